@@ -1,6 +1,5 @@
-// Package configcheck reads configuration files of ebb's programs as the programs do, and
-// says which program a file is for, what is wrong with it, and how it differs from the
-// defaults.
+// Package configcheck reads configuration files of ebb's programs as the programs do. It reports
+// which program a file is for, what is wrong with the file, and how it differs from the defaults.
 package configcheck
 
 import (
@@ -27,18 +26,18 @@ const (
 	Controller Kind = "controller"
 )
 
-// ErrKind: it cannot be told which program a file is for.
+// ErrKind means that a file's fields do not show which program it is for.
 var ErrKind = errors.New("cannot tell whether it is for ebb-agent or ebb-controller")
 
-// Difference is one field that is not as it is by default.
+// Difference is a field whose value is not the default.
 type Difference struct {
 	Field   string `json:"field"`
 	Value   any    `json:"value"`
 	Default any    `json:"default"`
 }
 
-// Check reads a configuration of a kind; without one, its fields tell it. The error joins
-// all that is wrong.
+// Check reads a configuration of a kind. If kind is empty, the fields of the file decide it. The
+// error joins all problems of the file.
 func Check(data []byte, kind Kind) (Kind, []Difference, error) {
 	if kind == "" {
 		var err error
@@ -63,7 +62,7 @@ func Check(data []byte, kind Kind) (Kind, []Difference, error) {
 	return "", nil, fmt.Errorf("kind %q: want agent or controller", kind)
 }
 
-// guess tells the kind by the fields that one kind alone has.
+// guess returns the kind from the fields that only one kind has.
 func guess(data []byte) (Kind, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
@@ -96,7 +95,7 @@ func guess(data []byte) (Kind, error) {
 	return "", fmt.Errorf("%w: %s are ebb-agent's, %s ebb-controller's", ErrKind, strings.Join(ofAgent, ", "), strings.Join(ofController, ", "))
 }
 
-// names are those of the fields at the top.
+// names returns the names of the top-level fields of a configuration.
 func names(config any) []string {
 	t := reflect.TypeOf(config)
 	all := make([]string, t.NumField())
@@ -125,7 +124,7 @@ func differ(all []Difference, path string, v, def reflect.Value) []Difference {
 	return append(all, Difference{path, plain(v), plain(def)})
 }
 
-// plain is a value as a file has it: durations are words.
+// plain returns a value as it is in a file: durations are text.
 func plain(v reflect.Value) any {
 	if s, ok := v.Interface().(fmt.Stringer); ok {
 		return s.String()
@@ -149,7 +148,7 @@ func plain(v reflect.Value) any {
 	return v.Interface()
 }
 
-// Text is a value on one line, as JSON, in which nothing is hidden.
+// Text returns a value as JSON on one line, with unprintable characters escaped.
 func Text(value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {

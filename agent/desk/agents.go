@@ -15,11 +15,11 @@ import (
 	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// Selector has the labels of the agents' pods, as the chart sets them.
+// Selector selects the agents' pods by the labels that the chart sets.
 const Selector = "app.kubernetes.io/name=ebb,app.kubernetes.io/component=agent"
 
-// AgentContainer is what the chart calls the agents' container, and agentProgram where the image has
-// the agent.
+// AgentContainer is the name of the agent's container in the chart. agentProgram is the path of the
+// agent in its image.
 const (
 	AgentContainer = "agent"
 	agentProgram   = "/usr/bin/ebb-agent"
@@ -34,12 +34,12 @@ type Agent struct {
 	Pod     string `json:"pod,omitempty"` // empty: reached by its socket on this node
 	Ready   bool   `json:"ready"`
 	Image   string `json:"image,omitempty"`
-	Version string `json:"version,omitempty"` // by the pod's labels: that of the chart
+	Version string `json:"version,omitempty"` // from the pod's label, which the chart sets
 
 	desk *Desk
 }
 
-// pod is what is read of one.
+// pod has the fields of a Pod that the desk reads.
 type pod struct {
 	Metadata struct {
 		Name              string
@@ -57,8 +57,8 @@ type pod struct {
 	}
 }
 
-// Agents lists the agents, one a node, in the order of the nodes' names. A node that was
-// named and has none is an error.
+// Agents lists the agents, one per node, sorted by node name. It returns an error if a node of
+// [Options.Nodes] has no agent.
 func (d *Desk) Agents(ctx context.Context) ([]Agent, error) {
 	if d.api == nil {
 		return []Agent{{Node: program.NodeName(), Ready: true, desk: d}}, nil
@@ -80,7 +80,7 @@ func (d *Desk) Agents(ctx context.Context) ([]Agent, error) {
 	return d.choose(best)
 }
 
-// eachPod lists the pods with these labels.
+// eachPod calls visit for each pod with these labels in the namespace.
 func (d *Desk) eachPod(ctx context.Context, labels string, visit func(pod)) error {
 	return d.api.WholeList(ctx, gc.Pods, kube.Selection{Namespace: d.o.Namespace, Labels: labels}, func(data json.RawMessage) error {
 		var p pod
@@ -92,7 +92,8 @@ func (d *Desk) eachPod(ctx context.Context, labels string, visit func(pod)) erro
 	})
 }
 
-// choose makes agents of the pods of the nodes that are meant.
+// choose makes an Agent of each pod on the selected nodes, sorted by node name. pods maps node
+// names to pods. Without [Options.Nodes], all nodes are selected.
 func (d *Desk) choose(pods map[string]pod) ([]Agent, error) {
 	nodes := slices.Sorted(maps.Keys(pods))
 	if len(d.o.Nodes) > 0 {
@@ -119,7 +120,8 @@ func (d *Desk) choose(pods map[string]pod) ([]Agent, error) {
 	return agents, nil
 }
 
-// better says whether a pod is more likely its node's agent than another.
+// better reports whether p is more likely to be the node's agent than another pod. Ready pods come
+// first, then pods that have not ended, then newer ones.
 func (p pod) better(than pod) bool {
 	if a, b := p.ready(), than.ready(); a != b {
 		return a
@@ -130,7 +132,7 @@ func (p pod) better(than pod) bool {
 	return p.Metadata.CreationTimestamp.After(than.Metadata.CreationTimestamp)
 }
 
-// ended: it has, or is about to.
+// ended reports whether the pod has ended or is being deleted.
 func (p pod) ended() bool {
 	return p.Metadata.DeletionTimestamp != nil || p.Status.Phase == "Failed" || p.Status.Phase == "Succeeded"
 }
@@ -139,7 +141,7 @@ func (p pod) ready() bool {
 	return slices.Contains(p.Status.Conditions, struct{ Type, Status string }{"Ready", "True"}) && !p.ended()
 }
 
-// image is that of one of its containers.
+// image returns the image of one of the pod's containers, or "" if there is no such container.
 func (p pod) image(container string) string {
 	for _, c := range p.Spec.Containers {
 		if c.Name == container {

@@ -20,12 +20,12 @@ import (
 	"github.com/ebb-agent/ebb/agent/stdio"
 )
 
-// Bounds of what is read.
+// Bounds for answers and connections.
 const (
-	maxAnswer  = 64 << 20 // what an agent with thousands of images says of them is some MiB
-	maxRefusal = 1 << 20  // it may have a plan in it
+	maxAnswer  = 64 << 20 // with thousands of images, an agent's answer has some MiB
+	maxRefusal = 1 << 20  // a refusal may contain a plan
 	maxHeaders = 64 << 10
-	idle       = 30 * time.Second // a connection that is kept for the next request
+	idle       = 30 * time.Second // how long an unused connection is kept
 )
 
 // Client asks one agent.
@@ -36,11 +36,11 @@ type Client struct {
 	end   context.CancelFunc
 
 	mu    sync.Mutex
-	conns []*conn // that there were
+	conns []*conn // over exec; dial drops those that have ended
 }
 
-// Client makes a client, which connects when it is first used. Its connections end with
-// ctx, or Close. Give ctx a deadline, or a request that nobody answers lasts for ever.
+// Client makes a client, which connects at its first request. Its connections end with ctx, or with
+// [Client.Close]. Without a deadline in ctx, a request that gets no answer never ends.
 func (a Agent) Client(ctx context.Context) *Client {
 	c := &Client{Agent: a}
 	c.life, c.end = context.WithCancel(ctx)
@@ -75,8 +75,8 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return remote, nil
 }
 
-// Close ends all connections, also those that are in use, and waits a moment until the
-// commands in the pod have ended.
+// Close ends all connections, also those in use. It waits up to the grace for the commands in the
+// pod to end.
 func (c *Client) Close() {
 	c.http.CloseIdleConnections()
 	c.end()
@@ -87,23 +87,24 @@ func (c *Client) Close() {
 		select {
 		case <-conn.done:
 		case <-patience:
-			return // all are cut off now
+			return // the grace is over: the others are cut off now
 		}
 	}
 }
 
-// Refused is an answer that is not a success, in the agent's words.
+// Refused is an answer whose status is not 2xx.
 type Refused struct {
 	Code int
-	Text string // escaped
-	Body []byte // as it was
+	Text string // the agent's error, escaped
+	Body []byte // as received, up to 1 MiB
 }
 
 func (r *Refused) Error() string { return r.Text }
 
-// Do sends a request, with in as its JSON body if it is not nil. The answer is a success:
-// anything else is an error, a [*Refused] if the agent refused it. The caller must close the
-// answer's body, which is not bounded.
+// Do sends a request. If in is not nil, its JSON becomes the body. Do returns a response only if
+// its status is 2xx. If the agent refuses the request, the error is a [*Refused]. If the agent has
+// no such page, it is an [ErrVersion]. The caller must close the response's body, whose length is
+// not bounded.
 func (c *Client) Do(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
@@ -132,7 +133,7 @@ func (c *Client) Do(ctx context.Context, method, path string, in any) (*http.Res
 	return nil, c.refused(path, resp)
 }
 
-// introduce says who asks, if that is known, and with what.
+// introduce sets the headers with this command's version and, if known, the caller's name.
 func (c *Client) introduce(req *http.Request) {
 	req.Header.Set(page.HeaderVersion, c.Agent.desk.o.Version)
 	if name, err := c.Agent.desk.Caller(req.Context()); err == nil {
@@ -141,7 +142,7 @@ func (c *Client) introduce(req *http.Request) {
 	}
 }
 
-// plain takes off what the HTTP client puts around an error.
+// plain removes what the HTTP client wraps around an error.
 func plain(err error) error {
 	var f *failure
 	var u *url.Error
@@ -175,8 +176,9 @@ func (c *Client) refused(path string, resp *http.Response) error {
 	return &Refused{Code: resp.StatusCode, Text: text, Body: data}
 }
 
-// Ask is Do with the answer read as JSON into out, or as it is if out is an *[]byte. Without
-// out it is read and dropped.
+// Ask is [Client.Do], and decodes the answer as JSON into out. If out is an *[]byte, it gets the
+// answer unchanged. If out is nil, the answer is read and dropped. An answer of more than 64 MiB is
+// an error.
 func (c *Client) Ask(ctx context.Context, method, path string, in, out any) error {
 	resp, err := c.Do(ctx, method, path, in)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// ControllerSelector has the labels of the controllers' pods, as the chart sets them, and
-// ControllerContainer is what it calls their container.
+// ControllerSelector selects the controllers' pods by the labels that the chart sets.
+// ControllerContainer is the name of their container.
 const (
 	ControllerSelector  = "app.kubernetes.io/name=ebb,app.kubernetes.io/component=controller"
 	ControllerContainer = "controller"
@@ -21,16 +21,16 @@ const (
 // Controller is an instance of ebb-controller.
 type Controller struct {
 	Pod     string    `json:"pod"`
-	Node    string    `json:"node,omitempty"` // empty: not on one yet
+	Node    string    `json:"node,omitempty"` // empty: not scheduled yet
 	Ready   bool      `json:"ready"`
 	Leads   bool      `json:"leads"` // it holds a Lease
-	Renewed time.Time `json:"-"`     // when it last renewed that
+	Renewed time.Time `json:"-"`     // when it last renewed the Lease
 	Image   string    `json:"image,omitempty"`
-	Version string    `json:"version,omitempty"` // by the pod's labels: that of the chart
+	Version string    `json:"version,omitempty"` // from the pod's label, which the chart sets
 }
 
-// Controllers lists the instances that have not ended, by name. If the Leases cannot be
-// read, none leads, and the error says so beside the list.
+// Controllers lists the instances that have not ended, sorted by pod name. If the Leases cannot be
+// read, it returns the error and the list without a leader.
 func (d *Desk) Controllers(ctx context.Context) ([]Controller, error) {
 	var all []Controller
 	err := d.eachPod(ctx, ControllerSelector, func(p pod) {
@@ -54,8 +54,8 @@ func (d *Desk) Controllers(ctx context.Context) ([]Controller, error) {
 	return all, err
 }
 
-// holders are the pods that hold a Lease, by name, and when they renewed it: an identity is the host's name
-// and something that makes it unique.
+// holders maps the pods that hold a Lease, by name, to when they last renewed it. A holder's
+// identity is its host name, "_" and a unique suffix.
 func (d *Desk) holders(ctx context.Context) (map[string]time.Time, error) {
 	var leases struct {
 		Items []struct {
@@ -77,10 +77,10 @@ func (d *Desk) holders(ctx context.Context) (map[string]time.Time, error) {
 	return renewed, nil
 }
 
-// ErrNoLeader: it is not known which controller works.
+// ErrNoLeader means that several controllers run, and none is known to lead.
 var ErrNoLeader = errors.New("no controller is known to lead")
 
-// Leader is the controller that works: who holds the Lease, or the only one.
+// Leader returns the controller that acts: the one that holds a Lease, or the only one.
 func (d *Desk) Leader(ctx context.Context) (Controller, error) {
 	all, err := d.Controllers(ctx)
 	if i := slices.IndexFunc(all, func(c Controller) bool { return c.Leads }); i >= 0 {

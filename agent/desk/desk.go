@@ -15,35 +15,35 @@ import (
 	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// DefaultNamespace is where the chart puts ebb.
+// DefaultNamespace is the namespace of ebb in the chart.
 const DefaultNamespace = "ebb-system"
 
-// Options say which agents are meant, and how they are reached.
+// Options say which agents to reach, and how.
 type Options struct {
 	Config    *rest.Config // of the API server; nil with Socket
-	Namespace string       // of the agents' pods; without it DefaultNamespace
-	Nodes     []string     // those alone; without it all
-	Socket    string       // path of the agent's socket on this node: nobody else is asked
+	Namespace string       // of the agents' pods; empty: DefaultNamespace
+	Nodes     []string     // only these; empty: all
+	Socket    string       // path of the agent's socket on this node; only that agent is asked
 	Version   string       // of this command
 }
 
 // Desk finds agents and reaches them. It is safe for concurrent use.
 type Desk struct {
 	o      Options
-	api    *kube.Client // nil: by the socket of this node
-	server *url.URL     // with a path if there is one
+	api    *kube.Client // nil: the socket of this node is used
+	server *url.URL     // of the API server, with its path if it has one
 	caller caller
 }
 
-// caller is who asks, once that is known.
+// caller caches the name of the user, or why it is unknown.
 type caller struct {
-	turn  chan struct{} // of who may look at the rest
+	turn  chan struct{} // one slot; its holder may use the other fields
 	asked bool
 	name  string
 	err   error
 }
 
-// New makes a desk, which asks nothing yet. The caller must Close it.
+// New makes a desk. It sends no request yet. The caller must call [Desk.Close].
 func New(o Options) (*Desk, error) {
 	d := &Desk{o: o, caller: caller{turn: make(chan struct{}, 1)}}
 	d.o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
@@ -63,15 +63,15 @@ func New(o Options) (*Desk, error) {
 	return d, err
 }
 
-// Close drops connections to the API server that are not used.
+// Close closes idle connections to the API server.
 func (d *Desk) Close() {
 	if d.api != nil {
 		d.api.Close()
 	}
 }
 
-// Caller says who asks: the user that the API server takes them for, or on a node the user
-// of this process. It is asked for once.
+// Caller returns the name of the user: as the API server knows it or, on a node, the user of this
+// process. The first result is kept, unless ctx ended before it.
 func (d *Desk) Caller(ctx context.Context) (string, error) {
 	c := &d.caller
 	select {
@@ -84,7 +84,7 @@ func (d *Desk) Caller(ctx context.Context) (string, error) {
 		return c.name, c.err
 	}
 	name, err := d.whoAmI(ctx)
-	if ctx.Err() == nil { // else the next one asks again
+	if ctx.Err() == nil { // otherwise the next call asks again
 		c.asked, c.name, c.err = true, name, err
 	}
 	return name, err

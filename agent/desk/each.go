@@ -8,18 +8,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// InFlight is how many agents are asked at the same time unless somebody says otherwise.
+// InFlight is the default number of agents that are asked at the same time.
 const InFlight = 100
 
-// Result is what became of one agent.
+// Result is the outcome for one agent.
 type Result[T any] struct {
 	Agent Agent
 	Value T
-	Err   error // Value is not known
+	Err   error // not nil: Value is unknown
 }
 
-// Each asks agents, so many at a time and each for so long, and returns the results in
-// their order. The client of an agent ends with its call of ask.
+// Each calls ask for each agent: at most inFlight calls at the same time, and each for perNode at
+// most. It returns the results in the order of agents. The client of an agent is closed when its
+// call of ask returns.
 func Each[T any](ctx context.Context, agents []Agent, inFlight int, perNode time.Duration, ask func(context.Context, *Client) (T, error)) []Result[T] {
 	results := make([]Result[T], len(agents))
 	var group errgroup.Group

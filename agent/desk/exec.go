@@ -18,11 +18,11 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// maxStderr bounds what is kept of what a command says before it fails.
+// maxStderr bounds how many bytes of a command's standard error are kept.
 const maxStderr = 4 << 10
 
-// grace is how long a command has to end by itself when its input has ended. Commands that
-// are cut off end as well, but later, and the library's goroutines with them.
+// grace is how long a command may take to end by itself after the end of its input. Then it is cut
+// off. A command that is cut off ends too, but later, and so do the library's goroutines.
 const grace = time.Second
 
 // conn is a connection to an agent, over the standard streams of a command in its pod.
@@ -31,13 +31,13 @@ type conn struct {
 	life     context.Context
 	close    sync.Once
 	cut      context.CancelFunc
-	done     chan struct{} // the command has ended, or could not begin
-	err      error         // why, from done on; nil: it ended well
+	done     chan struct{} // closed when the command has ended, or could not start
+	err      error         // why, once done is closed; nil: without an error
 }
 
-// exec begins the command in an agent's pod. It returns once the API server has let it
-// begin; whether the kubelet did is known when something is read. The connection lives as
-// long as life at most.
+// exec starts "ebb-agent dial-stdio" in an agent's pod. It returns once the API server has accepted
+// the exec. Whether the kubelet accepted it is known at the first read. The connection ends with
+// life at the latest.
 func (a Agent) exec(ctx, life context.Context) (*conn, error) {
 	var refusal error
 	query := url.Values{"container": {AgentContainer}, "command": {agentProgram, "dial-stdio"}, "stdin": {"true"}}
@@ -72,9 +72,10 @@ func (a Agent) exec(ctx, life context.Context) (*conn, error) {
 	return nil, err
 }
 
-// streamContext outlives life by the grace.
+// streamContext returns a context that ends one grace after the deadline of life. It does not end
+// when life is cancelled.
 func streamContext(life context.Context) (context.Context, context.CancelFunc) {
-	// The library would write what goes wrong to this process's standard error as well.
+	// Without this, the library would also write errors to this process's standard error.
 	stream := klog.NewContext(context.WithoutCancel(life), logr.Discard())
 	if end, ok := life.Deadline(); ok {
 		return context.WithDeadline(stream, end.Add(grace))
@@ -82,8 +83,9 @@ func streamContext(life context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(stream)
 }
 
-// executor is made anew for each exec: it is not for concurrent use. It notes why it fell
-// back to SPDY. The query has the container and the command, whose output is carried.
+// executor makes an executor for one exec: it is not for concurrent use. query has the container
+// and the command. Standard output and standard error are streamed. If WebSockets fail, refusal is
+// set to their error.
 func (d *Desk) executor(pod string, query url.Values, refusal *error) (remotecommand.Executor, error) {
 	u := *d.server.JoinPath("api/v1/namespaces", d.o.Namespace, "pods", pod, "exec")
 	query.Set("stdout", "true")
@@ -103,8 +105,8 @@ func (d *Desk) executor(pod string, query url.Values, refusal *error) (remotecom
 	})
 }
 
-// clearer is the API server's own word, if that is why both protocols were refused: the
-// library keeps it for WebSockets alone.
+// clearer returns the API server's own error if that is why both protocols were refused. Otherwise
+// it returns err. The library returns that error only for WebSockets.
 func clearer(err, refusal error) error {
 	var upgrade *httpstream.UpgradeFailureError
 	var status *apierrors.StatusError
@@ -124,7 +126,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, c.reason(err)
 }
 
-// reason is why the command ended, if that is why the pipe did.
+// reason returns why the command ended, if that closed the pipe. Otherwise it returns err.
 func (c *conn) reason(err error) error {
 	switch {
 	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe):
@@ -136,7 +138,8 @@ func (c *conn) reason(err error) error {
 	return err
 }
 
-// Close ends the command's input, which ends the command; if it does not, it is cut off.
+// Close ends the command's input, and with it the command. If the command has not ended after the
+// grace, it is cut off.
 func (c *conn) Close() (err error) {
 	c.close.Do(func() {
 		err = c.Conn.Close()
@@ -154,7 +157,8 @@ func (c *conn) ended() bool {
 	}
 }
 
-// input tells when the library begins to read: then the command was let begin.
+// input closes begun when the library first reads from it: then the API server has accepted the
+// exec.
 type input struct {
 	io.Reader
 	once  sync.Once
@@ -166,7 +170,7 @@ func (i *input) Read(p []byte) (int, error) {
 	return i.Reader.Read(p)
 }
 
-// head keeps the beginning of what is written.
+// head keeps the first maxStderr bytes that are written to it.
 type head struct {
 	mu   sync.Mutex
 	text []byte

@@ -17,18 +17,20 @@ import (
 	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// What an error of a node may be, for errors.Is.
+// Kinds of errors of a node, for errors.Is.
 var (
-	// ErrForbidden: the API server does not let this user exec.
+	// ErrForbidden means that the API server does not let this user exec.
 	ErrForbidden = kube.ErrForbidden
-	// ErrVersion: agent and command are of different versions, and do not understand each other.
+	// ErrVersion means that agent and command have different versions, and do not understand each
+	// other.
 	ErrVersion = errors.New("versions differ")
 )
 
 // maxValue bounds names in errors and headers.
 const maxValue = 256
 
-// failure is why a node was not reached. Its text stands for itself.
+// failure is why a node was not reached. Its text is complete, without the text of the errors that
+// it wraps.
 type failure struct {
 	text  string
 	kinds []error
@@ -41,21 +43,21 @@ func failed(err error, format string, args ...any) error {
 	return &failure{fmt.Sprintf(format, args...), []error{err}}
 }
 
-// explain says why a command in an agent's pod ended, and the way out. It is nil if the
-// command ended well.
+// explain returns why a command in an agent's pod ended, and how to fix it. It returns nil if the
+// command ended without an error.
 func (a Agent) explain(ctx context.Context, err error, stderr string) error {
 	var exit exec.CodeExitError
 	namespace := a.desk.o.Namespace
 	switch {
 	case err == nil && stderr == "":
 		return nil
-	case err == nil: // SPDY loses the exit code now and then, if the kubelet closes first
+	case err == nil: // SPDY sometimes loses the exit code, if the kubelet closes first
 		return a.exited(exec.CodeExitError{Err: errors.New("exit code not known"), Code: -1}, stderr)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return failed(err, "%v", err)
 	case errors.As(err, &exit):
 		return a.exited(exit, stderr)
-	case apierrors.IsForbidden(err), strings.Contains(err.Error(), " is forbidden: User "): // SPDY has the text alone
+	case apierrors.IsForbidden(err), strings.Contains(err.Error(), " is forbidden: User "): // SPDY: text only
 		who := "you"
 		if name, err := a.desk.Caller(ctx); err == nil {
 			who = "user " + escape(name, maxValue)
@@ -74,7 +76,7 @@ func (a Agent) explain(ctx context.Context, err error, stderr string) error {
 	return failed(err, "%s", text)
 }
 
-// exited explains a command that ran.
+// exited explains why a command that ran has failed.
 func (a Agent) exited(exit exec.CodeExitError, stderr string) error {
 	said := strings.TrimPrefix(escape(stderr, maxStderr), "ebb-agent: ")
 	switch {
@@ -87,7 +89,7 @@ func (a Agent) exited(exit exec.CodeExitError, stderr string) error {
 	return failed(exit, "%s", said)
 }
 
-// muxNotFound is what Go's HTTP server answers where there is no page.
+// muxNotFound is the body with which [http.ServeMux] answers if it has no such page.
 const muxNotFound = "404 page not found\n"
 
 // unserved explains that an agent has no such page.
@@ -101,7 +103,7 @@ func (a Agent) unserved(path string, answer http.Header) error {
 	return failed(ErrVersion, "%s", text)
 }
 
-// compare says how the agent's version is to the command's.
+// compare describes the agent's version in relation to the command's.
 func compare(theirs, mine string) string {
 	if theirs == "" {
 		return fmt.Sprintf("older than this command (%s)", mine)
@@ -120,7 +122,8 @@ func compare(theirs, mine string) string {
 	return fmt.Sprintf("%s, %s this command (%s)", escape(theirs, maxValue), how, mine)
 }
 
-// escape makes text of the other side fit for one line of a terminal, and bounds it.
+// escape makes text from the other side safe to print on one line of a terminal. Once the result
+// has limit bytes, the rest is replaced by "…".
 func escape(s string, limit int) string {
 	var b strings.Builder
 	for _, r := range strings.TrimSpace(s) {

@@ -17,15 +17,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Run runs a command in a pod to its end, and returns its exit code. What it writes comes as
-// it is, of any length.
+// Run runs a command in a container until it ends, and returns its exit code. The command's output
+// is copied unchanged and without a limit.
 func (d *Desk) Run(ctx context.Context, pod, container string, command []string, stdout, stderr io.Writer) (code int, err error) {
 	var refusal error
 	executor, err := d.executor(pod, url.Values{"container": {container}, "command": command}, &refusal)
 	if err != nil {
 		return 0, err
 	}
-	// The library would write what goes wrong to this process's standard error as well.
+	// Without this, the library would also write errors to this process's standard error.
 	quiet := klog.NewContext(ctx, logr.Discard())
 	err = clearer(executor.StreamWithContext(quiet, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr}), refusal)
 	var exit exec.CodeExitError
@@ -46,8 +46,8 @@ func (d *Desk) Run(ctx context.Context, pod, container string, command []string,
 	return 0, failed(err, "exec into pod %s: %s", pod, escape(err.Error(), maxStderr))
 }
 
-// ConfigFile is the configuration file that the command line of a container names; empty if
-// it names none.
+// ConfigFile returns the configuration file that the command line of a container names, or "" if it
+// names none.
 func (d *Desk) ConfigFile(ctx context.Context, pod, container string) (string, error) {
 	var p struct {
 		Spec struct {

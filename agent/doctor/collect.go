@@ -21,18 +21,20 @@ type Options struct {
 	ConfigFile string // what it was read from; "": the defaults
 	// KubeletConfig is a file to judge in place of a running kubelet's settings.
 	KubeletConfig string
-	// Kubelet is where to ask it for /configz. Without a URL its command line
-	// and files are read.
+	// Kubelet says how to ask the kubelet for /configz. Without a URL, the agent's own access
+	// (pods.kubelet) is used if pods.source is kubelet. If the kubelet is not asked, only its
+	// command line and files are read.
 	Kubelet kube.KubeletOptions
-	// KubeletPID chooses among several; 0: the one that uses ebb's runtime.
+	// KubeletPID selects one of several kubelets; 0: the one that uses ebb's runtime, else the
+	// first.
 	KubeletPID int
-	// SkipProbes leaves the kernel programs alone.
+	// SkipProbes skips the kernel programs.
 	SkipProbes bool
 }
 
 const proc = "/proc"
 
-// Collect reads the node. What cannot be read is in the facts; there is no error.
+// Collect reads the node. It returns no error: the facts say what could not be read.
 func Collect(ctx context.Context, o Options) Facts {
 	f := Facts{Config: o.Config, ConfigFile: o.ConfigFile}
 	f.Node, _ = os.Hostname()
@@ -54,13 +56,14 @@ func readProbes(ctx context.Context, o Options) (p ProbeFacts) {
 		p.Skipped = "kernel.enabled is false"
 	case o.SkipProbes:
 		p.Skipped = "--skip-probes"
-	default: // no sample: counting runs would cost every program of the node
+	default: // no sample: counting runs costs every BPF program on the node
 		p.Report, p.Err = bpf.ReadReport(ctx, o.Config.Kernel.PinDirectory, 0)
 	}
 	return p
 }
 
-// readDisks looks at the directories of the runtime and of the configuration.
+// readDisks reads the filesystems of the directories of the runtime, the configuration and the
+// kubelet. roots has the runtime's directories by name.
 func readDisks(f *Facts, roots map[string]string) (disks []Disk) {
 	paths := map[string]string{DiskKubelet: f.Config.Filesystems.Kubelet.Path, DiskLogs: f.Config.Filesystems.PodLogs.Path}
 	maps.Copy(paths, roots)

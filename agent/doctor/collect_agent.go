@@ -17,7 +17,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
-// readAgent asks an agent that may be running.
+// readAgent reads the state directory and the lock of an agent, and asks the agent, which may not
+// be running, whether it is ready.
 func readAgent(ctx context.Context, c config.Config) AgentFacts {
 	a := AgentFacts{
 		Address: cmp.Or(c.Server.HealthAddress, c.Server.Address), StateDir: c.State.Directory, StateErr: writable(c.State.Directory),
@@ -41,18 +42,18 @@ func (a *AgentFacts) askReady(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	transport := &http.Transport{DisableKeepAlives: true} // no proxy: it is on this machine
+	transport := &http.Transport{DisableKeepAlives: true} // no proxy: the agent is on this machine
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return
 	}
 	defer response.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(response.Body, maxLine)) // as far as it comes
+	body, _ := io.ReadAll(io.LimitReader(response.Body, maxLine)) // a part is enough
 	a.Answered, a.Ready, a.Says = true, response.StatusCode == http.StatusOK, string(body)
 }
 
-// writable asks the kernel whether a directory, or the nearest one above it that
-// exists, could be written to, without writing.
+// writable checks, without writing, whether a directory can be written to. If the directory does
+// not exist, it checks the nearest one above it that does.
 func writable(dir string) error {
 	dir = nearest(dir)
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
@@ -86,8 +87,8 @@ func readPods(ctx context.Context, c config.Pods) PodFacts {
 	return p
 }
 
-// countPods asks once, or waits for a while until a source that watches has
-// listed all pods.
+// countPods asks the source once. If the source watches, it waits up to answerTime until the source
+// has listed all pods.
 func countPods(ctx context.Context, source kube.Source, watches bool) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	changed := make(chan struct{}, 1)

@@ -39,7 +39,8 @@ func readKernel(o Options) KernelFacts {
 	return k
 }
 
-// lockdown reads "none [integrity] confidentiality"; "" if that is not there.
+// lockdown returns the active mode of a file such as "none [integrity] confidentiality", or "" if
+// there is none.
 func lockdown(path string) string {
 	data, _ := os.ReadFile(path)
 	return chosenOf(string(data))
@@ -55,7 +56,7 @@ func chosenOf(text string) string {
 	return ""
 }
 
-// nearest is a directory, or the nearest one above it that exists.
+// nearest returns dir, or the nearest directory above it that exists.
 func nearest(dir string) string {
 	for dir != "/" && dir != "." {
 		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -74,14 +75,14 @@ func onFilesystem(path string, magic int64) Mounted {
 	return Mounted{Path: path, Is: int64(st.Type) == magic}
 }
 
-// knowsFilesystem looks for "nodev\tbpf".
+// knowsFilesystem reports whether a file has a line such as "nodev\tbpf".
 func knowsFilesystem(path, fsType string) bool {
 	data, err := os.ReadFile(path)
 	return err == nil && strings.Contains(string(data), "\t"+fsType+"\n")
 }
 
-// statDirectory reads the filesystem of a directory, as a process sees it; nil
-// is this one.
+// statDirectory reads the filesystem of a directory as the process owner sees it. A nil owner is
+// this process.
 func statDirectory(path string, owner *kubelet.Process) (Disk, error) {
 	if owner == nil || owner.SameMounts() {
 		figures, info, err := fs.Stat(path)

@@ -11,8 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
-// readKubelet finds the kubelet, reads its files and asks it, as far as that
-// is possible.
+// readKubelet finds the kubelet, reads its files and asks it, as far as possible.
 func readKubelet(ctx context.Context, o Options, socket string) (k KubeletFacts) {
 	k.Found, k.FindErr = kubelet.Find(proc, o.KubeletPID)
 	k.Chosen = choose(k.Found, socket)
@@ -35,8 +34,9 @@ func readKubelet(ctx context.Context, o Options, socket string) (k KubeletFacts)
 	return k
 }
 
-// ask asks the kubelet if that was asked for, or if the agent is allowed to ask
-// it for pods. The latter may well not include its configuration, and need not.
+// ask asks the kubelet for its configuration, if the user demands that, or if the agent asks this
+// kubelet for pods. The agent's right to read pods often does not include the configuration, and
+// need not.
 func (k *KubeletFacts) ask(ctx context.Context, o Options) (answered bool) {
 	access, demanded := o.Kubelet, true
 	if access.URL == "" {
@@ -77,7 +77,7 @@ func (k *KubeletFacts) takeFlags() {
 	}
 }
 
-// choose takes the kubelet that uses a runtime's socket, else the first.
+// choose returns the kubelet that uses a runtime's socket, else the first; nil if there is none.
 func choose(found []kubelet.Process, socket string) *kubelet.Process {
 	if len(found) == 0 {
 		return nil
@@ -89,7 +89,7 @@ func choose(found []kubelet.Process, socket string) *kubelet.Process {
 	return &found[max(i, 0)]
 }
 
-// sameFile tells whether two paths lead to one file: /var/run is /run.
+// sameFile reports whether two paths lead to one file: /var/run can be a link to /run.
 func sameFile(a, b string) bool {
 	if a == "" || b == "" {
 		return false

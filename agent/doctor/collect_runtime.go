@@ -21,16 +21,16 @@ import (
 	"github.com/ebb-agent/ebb/runtime/cri"
 )
 
-// answerTime bounds each conversation.
+// answerTime bounds the requests to one peer together.
 const answerTime = 10 * time.Second
 
-// readRuntime asks containerd, and returns the directories it names. It does
-// not go through runtime/containerd, which takes leases and clears away what an
-// agent has left: nothing is changed here.
+// readRuntime asks containerd, and returns the directories that containerd names. It does not use
+// runtime/containerd, which takes leases and deletes what an agent left behind: the doctor changes
+// nothing.
 func readRuntime(ctx context.Context, f *Facts) (roots map[string]string) {
 	r := &f.Runtime
 	if r.Err != nil {
-		return nil // none was found, or too many
+		return nil // no socket was found, or several
 	}
 	r.SameAsTheirs = sameFile(f.Kubelet.Settings.Socket(), r.Socket)
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -54,8 +54,8 @@ func readRuntime(ctx context.Context, f *Facts) (roots map[string]string) {
 	if _, _, r.CRIErr = client.Version(ctx); r.CRIErr != nil {
 		return nil
 	}
-	// containerd 2 pins the sandbox image. It is not asked for the name, for its
-	// verbose status writes a file at first.
+	// containerd 2 pins the sandbox image. It is not asked for the image's name, because its
+	// verbose status first writes a file.
 	var major int
 	if _, err := fmt.Sscanf(strings.TrimPrefix(v.GetVersion(), "v"), "%d", &major); err == nil && major >= 2 {
 		var images []cri.Image
@@ -85,13 +85,13 @@ func (r *RuntimeFacts) readRoots(ctx context.Context, conn *grpc.ClientConn, cli
 		case root == "" || p.GetInitErr() != nil:
 		case p.GetType() == "io.containerd.content.v1":
 			roots[DiskContent] = root
-		// The CRI composes the path from containerd's own root, which is wrong for a
-		// snapshotter that was given another one.
+		// The CRI derives the path from containerd's own root. That is wrong for a snapshotter with
+		// another root.
 		case p.GetType() == snapshotters && filepath.Base(images) == snapshotters+"."+p.GetID():
 			roots[DiskImages] = root
 		}
 	}
-	if containers == "" || containers == images { // containerd 1.6 does not tell
+	if containers == "" || containers == images { // containerd 1.6 does not report it
 		roots[DiskContainers] = roots[DiskImages]
 	}
 	return roots
@@ -99,7 +99,8 @@ func (r *RuntimeFacts) readRoots(ctx context.Context, conn *grpc.ClientConn, cli
 
 const snapshotters = "io.containerd.snapshotter.v1"
 
-// listens tells the plain cases apart before gRPC wraps them all into one.
+// listens connects to a socket, and returns plain errors for common causes, which gRPC would wrap
+// into one.
 func listens(socket string) error {
 	conn, err := net.DialTimeout("unix", socket, answerTime)
 	info, statErr := os.Stat(socket)

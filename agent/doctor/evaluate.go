@@ -2,7 +2,7 @@ package doctor
 
 type question func(*findings, *Facts)
 
-// questions are what is asked of the facts, in the order of the report.
+// questions has the sections of the report, in order, with the checks of each.
 var questions = []struct {
 	section, title string
 	ask            []question

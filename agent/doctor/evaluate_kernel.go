@@ -9,14 +9,14 @@ import (
 	"github.com/ebb-agent/ebb/bpf"
 )
 
-// Kernels from which on something works.
+// needs is the oldest kernel that loads the programs. exact is the oldest with exact thresholds.
 var needs, exact = []int{5, 12}, []int{5, 19}
 
-// withoutPrograms is what is lost where programs cannot be loaded.
+// withoutPrograms says what is lost if programs cannot be loaded.
 const withoutPrograms = "without its kernel programs ebb knows last use from the runtime's events alone, and reads the disk every ten seconds"
 
-// evaluateRelease: no release is an error. The agent does its work without programs,
-// only later and with less knowledge.
+// evaluateRelease checks the kernel's version. No version is an error: without programs the agent
+// still works, only later and with less knowledge.
 func evaluateRelease(all *findings, f *Facts) {
 	const id = "kernel.version"
 	is := make([]int, 2)
@@ -32,13 +32,13 @@ func evaluateRelease(all *findings, f *Facts) {
 	}
 }
 
-// lockdowns are what of them is harmless.
+// lockdowns describes the harmless modes of lockdown.
 var lockdowns = map[string]string{
 	"integrity": "the kernel is locked down: integrity, which keeps none of ebb's programs out",
 	"":          "the kernel has no lockdown, or does not tell",
 }
 
-// evaluateKernel: can the programs be loaded?
+// evaluateKernel checks whether the programs can be loaded.
 func evaluateKernel(all *findings, f *Facts) {
 	k := &f.Kernel
 	all.check(k.BTF == nil, "kernel.btf", "type information (BTF) is at /sys/kernel/btf/vmlinux",
@@ -50,8 +50,8 @@ func evaluateKernel(all *findings, f *Facts) {
 		"lockdown=integrity on the kernel's command line, which keeps none of them out")
 }
 
-// evaluateCapabilities speaks of this process. It tells of the agent only if both
-// are run alike, which is why the way out says so.
+// evaluateCapabilities checks the capabilities of this process. They are those of the agent only if
+// both run in the same way, so the fix says that.
 func evaluateCapabilities(all *findings, f *Facts) {
 	const id = "kernel.capabilities"
 	if f.Kernel.CapsErr != nil {
@@ -67,7 +67,8 @@ func evaluateCapabilities(all *findings, f *Facts) {
 		"run this as the agent is run: as root or, in a pod, with these capabilities added")
 }
 
-// evaluateMounts: what is not mounted the agent mounts, or does without.
+// evaluateMounts checks the filesystems that the agent uses. If one is not mounted, the agent
+// mounts it or works without it.
 func evaluateMounts(all *findings, f *Facts) {
 	k := &f.Kernel
 	const id = "kernel.bpffs"
@@ -93,7 +94,7 @@ func because(err error) string {
 	return ": " + err.Error()
 }
 
-// evaluateProbes has a line for each set of programs that does not work.
+// evaluateProbes adds a check for each set of programs that does not work.
 func evaluateProbes(all *findings, f *Facts) {
 	const id = "probes"
 	p := &f.Probes
@@ -106,7 +107,7 @@ func evaluateProbes(all *findings, f *Facts) {
 		return
 	case p.Report.Trial && len(f.Kernel.Missing) > 0:
 		all.add(Note, id, "kernel programs were not tried: the capabilities for it are missing", "")
-		return // each of them would say the same
+		return // each set would say the same
 	}
 	attached := 0
 	for _, o := range p.Report.Objects {
@@ -127,8 +128,8 @@ func evaluateProbes(all *findings, f *Facts) {
 		Warning, "no kernel program could be attached", withoutPrograms, "see ebb-agent report")
 }
 
-// losses are what is lost with a set of programs; no more than a note where no decision
-// rests on it.
+// losses says what is lost without a set of programs. The level is Note if no decision depends on
+// the set.
 var losses = map[string]struct {
 	level Level
 	why   string
@@ -139,15 +140,15 @@ var losses = map[string]struct {
 	"heat":    {Note, "how much of each layer is read is not known; no decision rests on it"},
 }
 
-// evaluateObject weighs a failed set by what is lost with it.
+// evaluateObject reports a failed set, with the level of what is lost with it.
 func evaluateObject(all *findings, f *Facts, o *bpf.ObjectReport) {
 	name, fsType, _ := strings.Cut(o.Name, "_")
 	onOne := func(d Disk) bool { return d.Err == nil && d.Type == fsType }
 	if fsType != "" && !slices.ContainsFunc(f.Disks, onOne) || name == "writers" && f.Config.Writers.Top == 0 {
-		return // none of the watched directories is on one, or it is switched off
+		return // no watched directory is on such a filesystem, or writers are switched off
 	}
 	loss := losses[name]
-	// A module that is not loaded is no fault: its programs come with it.
+	// A module that is not loaded is no fault: once it is loaded, its programs are attached.
 	if name == "lastuse" && strings.HasPrefix(o.Reason, "module ") && strings.Contains(o.Reason, " is not loaded") {
 		loss.level, loss.why = Note, "the agent has the kernel load it when it starts, as the runtime does for the first container"
 	}

@@ -14,7 +14,7 @@ import (
 
 const restart = "systemctl restart kubelet (pods go on running)"
 
-// evaluateKubelet: is there one, and is it known what it does?
+// evaluateKubelet checks whether a kubelet runs, and whether its settings are known.
 func evaluateKubelet(all *findings, f *Facts) {
 	k := &f.Kubelet
 	running := ""
@@ -32,8 +32,8 @@ func evaluateKubelet(all *findings, f *Facts) {
 			"run this on the node itself as root or, in a pod, with hostPID: true and CAP_SYS_PTRACE",
 			"or name its configuration: --kubelet-config FILE, or --kubelet-url https://127.0.0.1:10250 with credentials")
 	case k.Err != nil:
-		// Settings that were read in part are not judged by. The part that is missing could
-		// be the one that matters.
+		// Settings that were read only in part are not judged. The missing part could be the one
+		// that matters.
 		level, found := Error, fmt.Sprintf("%sits settings could not be read: %v", running, k.Err)
 		ask := "ask the kubelet itself: --kubelet-url https://127.0.0.1:10250 with --kubelet-token-file or --kubelet-cert-file and --kubelet-key-file"
 		ways := []string{"run this as root, in the node's own PID namespace", "or " + ask}
@@ -47,10 +47,10 @@ func evaluateKubelet(all *findings, f *Facts) {
 	}
 }
 
-// evaluateSource: do the settings hold, and of which kubelet are they?
+// evaluateSource checks whether the settings are current, and says which kubelet they are of.
 func evaluateSource(all *findings, k *KubeletFacts) {
-	// To read the pods of a node takes another permission than to read the kubelet's
-	// configuration, so that a refusal is no fault of the node's.
+	// Reading the pods of a node takes another permission than reading the kubelet's configuration.
+	// So a refusal is no fault of the node.
 	if k.AskErr != nil {
 		all.add(levelIf(k.Demanded, Warning, Note), "kubelet.asked", fmt.Sprintf("it did not say what it runs with: %v", k.AskErr),
 			"its command line and files are taken for it; they may have changed since it began", "mend what is named above, or do without")
@@ -65,8 +65,8 @@ func evaluateSource(all *findings, k *KubeletFacts) {
 		all.add(Warning, "kubelet.stale", "changed since it began: "+strings.Join(k.Changed, ", "),
 			"it may run with something else than what is read there now", fix, "or ask what it runs with: --kubelet-url")
 	}
-	// A machine with nested nodes (kind), or a kubelet left behind: that is nothing wrong,
-	// but all that follows is of one of them.
+	// Several kubelets are no fault: nodes can be nested (kind), or an old kubelet can still run.
+	// But the other checks are of one of them.
 	if len(k.Found) > 1 && k.Chosen != nil {
 		var pids []string
 		for _, p := range k.Found {
@@ -78,8 +78,8 @@ func evaluateSource(all *findings, k *KubeletFacts) {
 	}
 }
 
-// evaluateImages: exactly one of the two should decide which images go. Nobody is
-// worse than both: that ends with the eviction manager.
+// evaluateImages checks that exactly one of ebb and the kubelet collects images. Two collectors are
+// better than none: without one, the eviction manager acts in the end.
 func evaluateImages(all *findings, f *Facts) {
 	const id = "image-collectors"
 	k := &f.Kubelet
@@ -126,7 +126,7 @@ func theirsWhen(k *KubeletFacts) string {
 	return strings.Join(when, "; ")
 }
 
-// handOver says what to change, and where, for the kubelet to leave images.
+// handOver says what to change, and where, so that the kubelet leaves images to ebb.
 func handOver(k *KubeletFacts) []string {
 	s := &k.Settings
 	var ways []string
@@ -143,8 +143,8 @@ func handOver(k *KubeletFacts) []string {
 	return append(ways, "then restart the kubelet: "+restart)
 }
 
-// inFile names the file to change. Of what is nowhere set that is the file of
-// --config; a kubelet without one has flags.
+// inFile names the file in which to change imageGCHighThresholdPercent. If it is not set in a file,
+// that is the file of --config. A kubelet without such a file uses flags.
 func inFile(k *KubeletFacts) string {
 	from := k.Settings.ImageGCHighThresholdPercent.From
 	switch {
@@ -166,7 +166,7 @@ func startAgent(f *Facts) string {
 	return "start it: ebb-agent --config " + cmp.Or(f.ConfigFile, "/etc/ebb.yaml")
 }
 
-// evaluateLogs: does the kubelet write the logs of pods where ebb looks?
+// evaluateLogs checks that the kubelet writes the logs of pods to the directory that ebb watches.
 func evaluateLogs(all *findings, f *Facts) {
 	theirs, ours := f.Kubelet.Settings.PodLogsDir, f.Config.Filesystems.PodLogs.Path
 	if !f.Kubelet.known() || ours == "" || filepath.Clean(theirs.V) == filepath.Clean(ours) {
@@ -177,12 +177,13 @@ func evaluateLogs(all *findings, f *Facts) {
 		"filesystems.podLogs.path: "+theirs.V+" in "+ebbFile(f)+"; in a pod, mount it at the same path, too")
 }
 
-// kubeletKeeps is what the kubelet removes whatever its flags say (pod_container_deletor.go
-// and kuberuntime/kuberuntime_gc.go in pkg/kubelet).
+// kubeletKeeps says what the kubelet removes, whatever its flags say (pod_container_deletor.go and
+// kuberuntime/kuberuntime_gc.go in pkg/kubelet).
 const kubeletKeeps = "Whatever its flags say, the kubelet removes what deleted pods leave (containers, sandboxes, logs), " +
 	"all dead containers but the newest of a name when one exits, and under disk pressure the dead containers of pods that have ended"
 
-// evaluateContainers: two at once are safe here, they remove the same.
+// evaluateContainers checks who collects dead containers. Two collectors are safe here: they remove
+// the same.
 func evaluateContainers(all *findings, f *Facts) {
 	const id = "container-collectors"
 	s := &f.Kubelet.Settings
@@ -212,9 +213,8 @@ func evaluateContainers(all *findings, f *Facts) {
 			"nothing bounds their number and age. "+kubeletKeeps,
 			"containers.enabled: true and mode: enforce in "+ebbFile(f)+", and a running agent", "or take both --maximum-dead-containers flags away")
 	}
-	// When a container exits the kubelet leaves as many dead ones of its name as the flag
-	// says, and one at least; -1 does not switch that off (newPodContainerDeletor in
-	// pkg/kubelet/kubelet.go).
+	// When a container exits, the kubelet keeps as many dead ones of its name as the flag says, and
+	// at least one. -1 does not switch that off (newPodContainerDeletor in pkg/kubelet/kubelet.go).
 	keeps, want := max(s.MaximumDeadPerContainer.V, 1), f.Config.Containers.MaxPerPodContainer
 	if !ours || want >= 0 && want <= keeps {
 		return
@@ -228,7 +228,7 @@ func evaluateContainers(all *findings, f *Facts) {
 		fmt.Sprintf("--maximum-dead-containers-per-container=%d on the kubelet's command line", flag))
 }
 
-// many is a number of which a negative one means no limit.
+// many formats a number of which a negative one means no limit.
 func many(n int) string {
 	if n < 0 {
 		return "any number"

@@ -15,8 +15,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
-// evaluateRuntime: does containerd answer, is the sandbox image known, and is it the
-// one that the kubelet uses?
+// evaluateRuntime checks whether containerd answers, whether the sandbox image is known, and
+// whether the kubelet uses the same socket.
 func evaluateRuntime(all *findings, f *Facts) {
 	r := &f.Runtime
 	theirs, socket := f.Kubelet.Settings.ContainerRuntimeEndpoint, f.Kubelet.Settings.Socket()
@@ -52,8 +52,8 @@ func evaluateRuntime(all *findings, f *Facts) {
 	}
 }
 
-// evaluateSandbox: the sandbox image runs in every pod, but no pod names it; on
-// containerd 1.6 nothing protects it but its name.
+// evaluateSandbox checks that the sandbox image is protected. It runs in every pod, but no pod
+// names it. On containerd 1.6 only its name protects it.
 func evaluateSandbox(all *findings, r *RuntimeFacts) {
 	if r.Pins && r.SandboxErr == nil {
 		// containerd compares the configured name with the stored ones as strings
@@ -71,10 +71,12 @@ func evaluateSandbox(all *findings, r *RuntimeFacts) {
 		"set sandbox_image in containerd's CRI configuration, then restart containerd")
 }
 
-// kernelWatches are filesystems on which the kernel itself tells of a threshold.
+// kernelWatches are the filesystems on which the kernel itself reports that a threshold was
+// reached.
 var kernelWatches = []string{"ext4", "xfs", "btrfs"}
 
-// evaluateDisks: are the directories there, and can the kernel watch them?
+// evaluateDisks checks whether the directories exist, and whether the kernel can watch their
+// filesystems.
 func evaluateDisks(all *findings, f *Facts) {
 	if f.Runtime.Err == nil && f.Runtime.RootsErr != nil {
 		all.add(Error, "disk.images", fmt.Sprintf("where the images are is not known: %v", f.Runtime.RootsErr),
@@ -83,8 +85,8 @@ func evaluateDisks(all *findings, f *Facts) {
 	for _, fs := range filesystems(f) {
 		evaluateDisk(all, "disk."+fs.names[0], fs)
 	}
-	// The agent takes up a directory when it comes, so that only the images', without
-	// which it has nothing to do, are an error.
+	// The agent watches a directory once it appears. So only a missing directory of images is an
+	// error: without it the agent has nothing to do.
 	for _, d := range f.Disks {
 		switch {
 		case d.Err == nil || d.Name == DiskNode:
@@ -98,7 +100,8 @@ func evaluateDisks(all *findings, f *Facts) {
 	}
 }
 
-// evaluateDisk: what the kernel watches are counters of whole filesystems.
+// evaluateDisk checks whether the kernel watches a filesystem. It watches counters of whole
+// filesystems, not of projects.
 func evaluateDisk(all *findings, id string, fs *filesystem) {
 	d, p := fs.disk, fs.disk.Project
 	found := fmt.Sprintf("%s: %s at %s, %s, %s used", strings.Join(fs.names, ", "), d.Type, cmp.Or(d.Mount, d.Path),
@@ -120,18 +123,19 @@ func evaluateDisk(all *findings, id string, fs *filesystem) {
 	}
 }
 
-// evaluateNodefs: what the kubelet counts as nodefs is where its root directory is.
+// evaluateNodefs checks that ebb watches the kubelet's nodefs, which is the filesystem of its root
+// directory.
 func evaluateNodefs(all *findings, f *Facts) {
 	node := f.disk(DiskNode)
 	sameAsNode := func(d Disk) bool { return d.Name != DiskNode && d.Err == nil && d.Dev == node.Dev }
 	if node == nil || slices.ContainsFunc(f.Disks, sameAsNode) {
-		return // it is watched, under whatever name
+		return // nodefs is unknown, or watched under another name
 	}
 	all.add(Warning, "disk.nodefs", fmt.Sprintf("the kubelet's root directory is %s; ebb watches %q", node.Path, f.Config.Filesystems.Kubelet.Path),
 		"the filesystem that the kubelet counts as nodefs is not watched", "filesystems.kubelet.path: "+node.Path+" in "+ebbFile(f))
 }
 
-// evaluateState: can the agent keep what it knows, and is it alone?
+// evaluateState checks whether the agent can save its state, and whether it is the only agent.
 func evaluateState(all *findings, f *Facts) {
 	a := &f.Agent
 	all.check(a.StateErr == nil, "agent.state", "the state directory "+a.StateDir+" can be written",
@@ -142,13 +146,13 @@ func evaluateState(all *findings, f *Facts) {
 	if a.Holder != "" {
 		good = fmt.Sprintf("%s is held by one agent: %s", a.LockFile, a.Holder)
 	}
-	// A lack of permission may be only that of who asks.
+	// The missing permission may be only that of the user who runs the doctor.
 	all.check(a.Holder != "" || a.LockErr == nil, "agent.lock", good,
 		levelIf(errors.Is(a.LockErr, os.ErrPermission), Warning, Error), fmt.Sprintf("%s: %v", a.LockFile, a.LockErr), "the agent does not start when it cannot know whether it is alone",
 		"run this as the agent is run; or make its directory writable, or name another state.lockFile in "+ebbFile(f))
 }
 
-// evaluateAgent: is one at work already?
+// evaluateAgent checks whether an agent runs, and whether it is ready.
 func evaluateAgent(all *findings, f *Facts) {
 	const id = "agent.running"
 	a := &f.Agent
@@ -167,7 +171,7 @@ func evaluateAgent(all *findings, f *Facts) {
 	}
 }
 
-// evaluatePods: can the agent learn who runs on this node?
+// evaluatePods checks whether the agent can learn which pods run on this node.
 func evaluatePods(all *findings, f *Facts) {
 	const id = "agent.pods"
 	p := &f.Pods

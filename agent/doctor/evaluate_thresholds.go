@@ -11,11 +11,11 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/config"
 )
 
-// nearPoints is how close to the kubelet's threshold ebb's may be without a word. A
-// fast writer crosses two points of a disk within seconds.
+// nearPoints is the distance, in percent points, up to which ebb's threshold is too close to the
+// kubelet's. A fast writer fills two percent of a disk within seconds.
 const nearPoints = 2
 
-// resource is one of the two things that run out.
+// resource is bytes or inodes. available is the resource in the kubelet's signals.
 type resource struct{ id, available string }
 
 var (
@@ -24,8 +24,8 @@ var (
 	resources  = []resource{bytesLeft, inodesLeft}
 )
 
-// filesystem is one with thresholds of ebb's on it: once, however many
-// directories are there (see agent/node/watermark).
+// filesystem is a filesystem with thresholds of ebb. It is listed once, however many directories
+// are on it (see agent/node/watermark).
 type filesystem struct {
 	names       []string
 	disk        *Disk
@@ -33,7 +33,7 @@ type filesystem struct {
 	thresholds  map[resource]threshold
 }
 
-// threshold is one of ebb's.
+// threshold is a threshold of ebb: its field in the configuration, and the used percent.
 type threshold struct {
 	field   string
 	percent int
@@ -46,7 +46,7 @@ type eviction struct {
 	used float64 // percent of a filesystem at which it acts
 }
 
-// evaluateThresholds holds ebb's thresholds against those of the eviction manager.
+// evaluateThresholds compares ebb's thresholds with those of the eviction manager.
 func evaluateThresholds(all *findings, f *Facts) {
 	k := &f.Kubelet
 	if !k.known() {
@@ -69,8 +69,8 @@ func evaluateThresholds(all *findings, f *Facts) {
 	}
 }
 
-// readEvictions reads each threshold once, and says what is misspelt and what the kubelet
-// ignores.
+// readEvictions parses each threshold of the kubelet once. It reports those that are misspelt, and
+// those that the kubelet ignores.
 func readEvictions(all *findings, s *kubelet.Settings) (list []eviction) {
 	for kind, thresholds := range map[string]kubelet.Values[string]{"evictionHard": s.EvictionHard, "evictionSoft": s.EvictionSoft} {
 		for signal, v := range thresholds {
@@ -93,8 +93,9 @@ func readEvictions(all *findings, s *kubelet.Settings) (list []eviction) {
 	return list
 }
 
-// filesystems finds those that ebb has thresholds on, as agent/node/watermark does: of
-// several on one the first counts where images are, else the lowest.
+// filesystems returns those that ebb has thresholds on, as agent/node/watermark does. If several
+// directories are on one filesystem, the thresholds of images apply if images or blobs are there,
+// else the lowest ones.
 func filesystems(f *Facts) []*filesystem {
 	var list []*filesystem
 	for _, name := range watched {
@@ -118,7 +119,7 @@ func filesystems(f *Facts) []*filesystem {
 	return list
 }
 
-// thresholdsOf are those of a directory on a filesystem of its own.
+// thresholdsOf returns the thresholds of a directory that is on a filesystem of its own.
 func thresholdsOf(c *config.Config, name string) map[resource]threshold {
 	field, bytes := "images", "imageGCHighThresholdPercent"
 	d := config.Directory{HighThresholdPercent: c.Images.HighThresholdPercent, InodesHighThresholdPercent: c.Images.InodesHighThresholdPercent}
@@ -134,8 +135,8 @@ func thresholdsOf(c *config.Config, name string) map[resource]threshold {
 	}
 }
 
-// evictionsOn are the kubelet's thresholds for one resource of a filesystem, the lowest
-// first. Capacities are the filesystem's own, which the kubelet counts by, too.
+// evictionsOn returns the kubelet's thresholds for one resource of a filesystem, lowest first.
+// Capacities are those of the filesystem, which the kubelet uses, too.
 func evictionsOn(f *Facts, all []eviction, fs *filesystem, r resource) (list []eviction) {
 	if fs.disk.Project.Limited {
 		return nil // the kubelet looks at the mount, so at the whole filesystem
@@ -160,8 +161,9 @@ func figures(d *Disk, r resource) (capacity, available uint64) {
 	return d.Figures.Inodes, d.Figures.InodesAvailable
 }
 
-// groupsOn says whose thresholds hold on a filesystem. Writable layers go by
-// nodefs's, or by imagefs's where that is apart (UpdateContainerFsThresholds).
+// groupsOn returns which groups of the kubelet's signals apply to a filesystem. For writable layers
+// that is nodefs, or imagefs if imagefs is another filesystem than nodefs
+// (UpdateContainerFsThresholds).
 func groupsOn(f *Facts, dev uint64) map[string]bool {
 	on := func(d *Disk) bool { return d != nil && d.Dev == dev }
 	images, node := f.disk(DiskImages), f.disk(DiskNode)
@@ -176,8 +178,8 @@ func groupsOn(f *Facts, dev uint64) map[string]bool {
 	return groups
 }
 
-// evaluateThreshold judges one resource of one filesystem. That the disk is beyond the
-// kubelet's threshold already is another matter than where ebb's is: both are reported.
+// evaluateThreshold checks one resource of one filesystem. A disk that is beyond the kubelet's
+// threshold is reported separately from where ebb's threshold is.
 func evaluateThreshold(all *findings, f *Facts, fs *filesystem, r resource, theirs []eviction) {
 	capacity, available := figures(fs.disk, r)
 	id := "eviction-threshold." + fs.names[0] + "." + r.id
@@ -198,8 +200,8 @@ func evaluateThreshold(all *findings, f *Facts, fs *filesystem, r resource, thei
 	case len(theirs) == 0:
 		all.ok(id, acts+"; the kubelet has no threshold there")
 	case ours.percent >= 100:
-		// That is somebody's decision, so no error; but for the bytes of images hardly one
-		// that was meant to leave them to the eviction manager.
+		// An operator chose that, so it is no error. But for the bytes of images, the operator
+		// hardly meant to leave them to the eviction manager.
 		all.add(levelIf(fs.holdsImages && r == bytesLeft, Warning, Note), id, fmt.Sprintf("%s: ebb's threshold is off (%s: 100); the kubelet evicts from %s", is, ours.field, theirs[0]),
 			"nothing is removed there before the eviction manager acts", fmt.Sprintf("%s: %d", ours.field, below(theirs[0])))
 	default:
@@ -207,8 +209,8 @@ func evaluateThreshold(all *findings, f *Facts, fs *filesystem, r resource, thei
 	}
 }
 
-// evaluateDistance: where the thresholds meet it is chance who is first, and the eviction
-// manager's way is the harsher one.
+// evaluateDistance checks the distance between two thresholds. If they are too close, chance
+// decides which one acts first, and the eviction manager acts more harshly.
 func evaluateDistance(all *findings, f *Facts, id, acts string, fs *filesystem, ours threshold, nearest eviction) {
 	distance := nearest.used - float64(ours.percent)
 	found := acts + ", the kubelet evicts from " + nearest.String()
@@ -229,7 +231,7 @@ func evaluateDistance(all *findings, f *Facts, id, acts string, fs *filesystem, 
 	all.add(level, id, found+": "+how, why, apart(f, ours, fs, nearest)...)
 }
 
-// apart names both ways to bring the thresholds apart.
+// apart returns both ways to move the thresholds apart.
 func apart(f *Facts, ours threshold, fs *filesystem, nearest eviction) []string {
 	theirs := fmt.Sprintf("%s %s<%s", nearest.kind, nearest.signal, nearest.text)
 	if nearest.used < 10 {
@@ -248,15 +250,15 @@ func apart(f *Facts, ours threshold, fs *filesystem, nearest eviction) []string 
 	return []string{way, fmt.Sprintf("or less in the kubelet's %s (%s)", theirs, nearest.from)}
 }
 
-// below is a good place for ebb's threshold: five points under the kubelet's.
+// below returns a good value for ebb's threshold: five points below the kubelet's.
 func below(e eviction) int { return max(1, int(math.Floor(e.used))-5) }
 
 func (e eviction) String() string {
 	return fmt.Sprintf("%s %% (%s %s<%s, %s)", number(e.used), e.kind, e.signal, e.text, e.from)
 }
 
-// usedOf is not rounded as the kubelet and ebb do for their thresholds, almost a
-// percent up: people compare it with df.
+// usedOf formats how much of a disk is used, in percent. For their thresholds, the kubelet and ebb
+// round up by almost one percent. usedOf does not, because people compare it with df.
 func usedOf(d *Disk, r resource) string {
 	capacity, available := figures(d, r)
 	used := 0.0

@@ -8,7 +8,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/fs"
 )
 
-// Facts are what was read: all that is judged.
+// Facts are all that was read from the node. Nothing else is judged.
 type Facts struct {
 	Node       string
 	Config     config.Config
@@ -31,18 +31,18 @@ type KubeletFacts struct {
 	Settings kubelet.Settings
 	Err      error // not nil: the settings are not complete
 
-	AskErr    error    // the kubelet itself would not tell; its files hold
-	Demanded  bool     // a person wanted it to be asked
-	Different []string // where it runs with something else than its files say
-	Changed   []string // files changed since it began; only if it was not asked
+	AskErr    error    // why the kubelet did not answer; its files are used
+	Demanded  bool     // the user demanded that it is asked
+	Different []string // settings in which it differs from its files
+	Changed   []string // files changed since it started; only if it did not answer
 
 	Pulled PulledFacts
 }
 
-// known tells whether the settings can be relied upon.
+// known reports whether the settings can be relied upon.
 func (k *KubeletFacts) known() bool { return k.Source != "" && k.Err == nil }
 
-// What a directory is for. The first five are the agent's names.
+// The purposes of directories. The first five are the agent's names for them.
 const (
 	DiskImages     = "images"
 	DiskContent    = "content"
@@ -62,7 +62,7 @@ type Disk struct {
 	Type       string
 	Mount      string // mount point; "" where it is not known
 	Dev        uint64
-	Project    fs.Project // whose limit the figures are of, if any
+	Project    fs.Project // whose quota limits the figures, if any
 	Figures    image.Disk
 	Err        error
 }
@@ -70,31 +70,31 @@ type Disk struct {
 // KernelFacts are what the kernel offers to this process.
 type KernelFacts struct {
 	Release  string
-	BTF      error  // nil: there
+	BTF      error  // nil: available
 	Lockdown string // "none", "integrity", "confidentiality"; "" if unknown
 	Missing  []bpf.Capability
 	CapsErr  error
 
-	BPFFS      Mounted // where kernel.pinDirectory is
+	BPFFS      Mounted // at kernel.pinDirectory
 	Tracefs    Mounted
-	CgroupV2   error // nil: a v2 hierarchy is there
-	BPFFSKnown bool  // the kernel knows the filesystem
+	CgroupV2   error // nil: a v2 hierarchy is mounted
+	BPFFSKnown bool  // the kernel supports bpffs
 }
 
-// Mounted tells whether a filesystem is where it belongs.
+// Mounted says whether a path is on the expected filesystem.
 type Mounted struct {
 	Path string
 	Is   bool
 	Err  error
 }
 
-// RuntimeFacts are what answers at the runtime's socket.
+// RuntimeFacts are what the runtime at the socket reports.
 type RuntimeFacts struct {
 	Socket       string // "": not known
-	Err          error  // it does not answer; nothing else is known then
+	Err          error  // it does not answer; then nothing else is known
 	Version      string
 	CRIErr       error
-	Sandbox      string // the sandbox image's name, where it goes by name
+	Sandbox      string // the sandbox image's name, if the runtime does not pin it
 	Pins         bool   // the runtime pins the sandbox image, if it finds it: containerd 2
 	Pinned       bool   // it has pinned an image
 	SandboxErr   error
@@ -104,7 +104,7 @@ type RuntimeFacts struct {
 
 // AgentFacts are what is known of an agent on this node.
 type AgentFacts struct {
-	PID      int    // of one among the processes; 0: none is seen
+	PID      int    // of an ebb-agent process; 0: none was found
 	Address  string // "": no server
 	Answered bool
 	Ready    bool
@@ -114,8 +114,8 @@ type AgentFacts struct {
 	StateErr error // not nil: cannot be written
 
 	LockFile string
-	LockErr  error  // not nil: it cannot be made or looked at
-	Holder   string // who holds it, for people; "": nobody
+	LockErr  error  // not nil: it cannot be created or read
+	Holder   string // the agent that holds it, for people; "": none
 }
 
 // down reports that no agent runs, as far as ebb can see.
@@ -123,7 +123,7 @@ func (a *AgentFacts) down() bool {
 	return a.Address != "" && !a.Answered && a.PID == 0 && a.Holder == ""
 }
 
-// PodFacts are what the source of pods answers.
+// PodFacts are what the source of pods returned.
 type PodFacts struct {
 	Source string // pods.source
 	From   string // for people
@@ -131,14 +131,14 @@ type PodFacts struct {
 	Err    error
 }
 
-// ProbeFacts are what the kernel programs do, or would do.
+// ProbeFacts are the report about the kernel programs.
 type ProbeFacts struct {
-	Skipped string // why nothing was read
+	Skipped string // why there is no report
 	Report  *bpf.Report
 	Err     error
 }
 
-// disk finds a directory by name; nil if it is not there.
+// disk returns a directory by name; nil if it could not be read.
 func (f *Facts) disk(name string) *Disk {
 	for i := range f.Disks {
 		if d := &f.Disks[i]; d.Name == name && d.Err == nil {

@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// manyPulled take 40 MiB and 10,000 inodes, about as much as one image.
+// manyPulled is the number of records from which they are reported. They take 40 MiB and 10,000
+// inodes, about as much as one image.
 const manyPulled = 10_000
 
-// PulledFacts are the kubelet's records of images that it pulled: a file each.
+// PulledFacts are about the kubelet's records of the images that it pulled, one file each.
 type PulledFacts struct {
 	Dir   string // "": the kubelet has none, or is older than 1.35
 	Count int
@@ -44,9 +45,9 @@ func (k *KubeletFacts) readPulled() {
 	}
 }
 
-// evaluatePulled: the kubelet prunes its records only after it has itself looked for
-// images to remove for space (GarbageCollect and DeleteUnusedImages in
-// pkg/kubelet/images/image_gc_manager.go). A node that is never so full keeps them,
+// evaluatePulled checks how many records the kubelet has. The kubelet prunes its records only after
+// it has itself looked for images to remove for space (GarbageCollect and DeleteUnusedImages in
+// pkg/kubelet/images/image_gc_manager.go). On a node that never gets so full, they are kept,
 // whoever removes the images.
 func evaluatePulled(all *findings, f *Facts) {
 	const id = "image-records"

@@ -6,7 +6,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/doctor/kubelet"
 )
 
-// Level is how a check ended.
+// Level is the result of a check.
 type Level string
 
 // The levels, from good to bad.
@@ -31,7 +31,7 @@ type Check struct {
 	Level   Level    `json:"level"`
 	Found   string   `json:"found"`
 	Why     string   `json:"why,omitempty"`
-	Fix     []string `json:"fix,omitempty"` // ways out; each is one to choose or one step, as it says
+	Fix     []string `json:"fix,omitempty"` // fixes: each is an alternative or one step, as it says
 }
 
 // Summary counts the checks by level.
@@ -42,14 +42,14 @@ type Summary struct {
 	Errors   int `json:"errors"`
 }
 
-// KubeletReport is what the kubelet is set to.
+// KubeletReport has the kubelet's settings.
 type KubeletReport struct {
 	PID      int               `json:"pid,omitempty"`
 	Complete bool              `json:"complete"` // false: not all could be read
 	Settings []kubelet.Setting `json:"settings"`
 }
 
-// Report is all that the doctor says.
+// Report is the result of all checks.
 type Report struct {
 	Format  int            `json:"format"` // 1
 	Node    string         `json:"node"`
@@ -76,7 +76,7 @@ func (f *findings) add(level Level, id, found, why string, fix ...string) {
 
 func (f *findings) ok(id, found string) { f.add(OK, id, found, "") }
 
-// check adds what is good of a check that passed, else the rest.
+// check adds the finding good if the check passed, else the other one.
 func (f *findings) check(passed bool, id, good string, level Level, found, why string, fix ...string) {
 	if passed {
 		f.ok(id, good)
@@ -93,10 +93,11 @@ func (f *findings) summary() Summary {
 	return Summary{OK: n[OK], Notes: n[Note], Warnings: n[Warning], Errors: n[Error]}
 }
 
-// maxLine bounds what one check shows of anything.
+// maxLine bounds each text of a check, in characters.
 const maxLine = 1000
 
-// line keeps a text on one line. Errors joined from several have lines of their own.
+// line makes a text one line of at most maxLine characters. It joins the lines of errors with
+// semicolons.
 func line(s string) string {
 	return kubelet.Line(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "), maxLine)
 }

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// width is where texts break; a check's own line is not broken before it.
+// width is the column at which texts are wrapped.
 const width = 110
 
 const indent = "  "
@@ -60,8 +60,8 @@ func writeSection(b *strings.Builder, id, title string, checks []Check) {
 	}
 }
 
-// wrap writes a text after its head, further lines below the text. A number stays with its
-// percent sign.
+// wrap writes head and a text. Further lines are indented to the text. A number and its percent
+// sign stay on one line.
 func wrap(b *strings.Builder, head, text string) {
 	const together = "\x00"
 	at := utf8.RuneCountInString(head)
@@ -82,7 +82,7 @@ func wrap(b *strings.Builder, head, text string) {
 	b.WriteString(strings.ReplaceAll(line, together, " ") + "\n")
 }
 
-// Verdict is the last line.
+// Verdict returns the last line of the report.
 func (r *Report) Verdict() string {
 	s := r.Summary
 	counts := fmt.Sprintf("%s, %s, %s, %d ok", plural(s.Errors, "error"), plural(s.Warnings, "warning"), plural(s.Notes, "note"), s.OK)

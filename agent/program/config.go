@@ -6,7 +6,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ConfigCommand is the command "config" of a program: its configuration, as print writes it.
+// ConfigCommand makes the command "config" of a program. Its command "default" calls print, which
+// writes the default configuration.
 func ConfigCommand(name string, print func() error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "config", Short: "Show the configuration and its defaults", Args: cobra.NoArgs,

@@ -9,10 +9,10 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// LimitMemory tells Go's runtime what its container may use, so that the heap is
-// collected more often before the kernel kills the program. A tenth is left for what
-// Go does not count: the kernel's own memory and pages of files. GOMEMLIMIT in the
-// environment wins, and where there is no limit, or none can be read, nothing changes.
+// LimitMemory sets the memory limit of Go's runtime to nine tenths of the container's limit. So the
+// heap is collected more often before the kernel kills the program. The last tenth is for what Go
+// does not count: the kernel's own memory and pages of files. Nothing changes if GOMEMLIMIT is set
+// in the environment, if there is no limit, or if none can be read.
 func LimitMemory(log *slog.Logger) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return

@@ -2,8 +2,8 @@ package program
 
 import "log/slog"
 
-// LogStart logs what a program that starts does with its decisions, and what it takes
-// to have it act if it only observes. file is its configuration, "" if it has none.
+// LogStart logs the mode of a program that starts and, in observe mode, how to enable enforce mode.
+// file is its configuration, "" if it has none.
 func LogStart(log *slog.Logger, enforces bool, file string) {
 	where := "in " + file
 	if file == "" {

@@ -1,5 +1,5 @@
-// Package program is what ebb's long-running programs say of themselves, and how:
-// their version, log, metrics and pages.
+// Package program has what ebb's long-running programs share: their version, log, metrics and
+// pages.
 package program
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/ebb-agent/ebb/deploy"
 )
 
-// Version is the chart's, with the commit that the program was built from.
+// Version returns the version of the chart, with the commit that the program was built from.
 func Version() string {
 	info, _ := debug.ReadBuildInfo()
 	return deploy.Version(deploy.Release(), info)
@@ -22,12 +22,12 @@ func Version() string {
 
 // NodeName is this node's name in the cluster (NODE_NAME), or else the host's name.
 func NodeName() string {
-	host, _ := os.Hostname() // without one it is nameless
+	host, _ := os.Hostname() // without one, the name is empty
 	return cmp.Or(os.Getenv("NODE_NAME"), host)
 }
 
-// Logger writes lines of JSON, or text, from a level on. Both were validated as
-// fields of a configuration; what is none of them means info and json.
+// Logger makes a logger that writes lines of JSON or text, from a level upwards. Both values were
+// validated as fields of a configuration. An invalid one means info or json.
 func Logger(level, format string, w io.Writer) *slog.Logger {
 	var from slog.Level
 	if err := from.UnmarshalText([]byte(level)); err != nil {
@@ -47,22 +47,22 @@ type Factory struct {
 	Subsystem string
 }
 
-// Counter makes one without labels.
+// Counter makes a counter without labels.
 func (f Factory) Counter(name, help string) prometheus.Counter {
 	return register(f, prometheus.NewCounter(prometheus.CounterOpts{Namespace: "ebb", Subsystem: f.Subsystem, Name: name, Help: help}))
 }
 
-// Counters makes one with labels.
+// Counters makes a counter with labels.
 func (f Factory) Counters(name, help string, labels ...string) *prometheus.CounterVec {
 	return register(f, prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "ebb", Subsystem: f.Subsystem, Name: name, Help: help}, labels))
 }
 
-// Gauge makes one without labels.
+// Gauge makes a gauge without labels.
 func (f Factory) Gauge(name, help string) prometheus.Gauge {
 	return register(f, prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "ebb", Subsystem: f.Subsystem, Name: name, Help: help}))
 }
 
-// Gauges makes one with labels.
+// Gauges makes a gauge with labels.
 func (f Factory) Gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 	return register(f, prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "ebb", Subsystem: f.Subsystem, Name: name, Help: help}, labels))
 }
@@ -72,7 +72,7 @@ func register[C prometheus.Collector](f Factory, c C) C {
 	return c
 }
 
-// Bool is the value of a metric that is 1 for true.
+// Bool returns 1 for true and 0 for false, as the value of a metric.
 func Bool(is bool) float64 {
 	if is {
 		return 1

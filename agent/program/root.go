@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EnterRoot makes dir the root directory of the whole process, as for a container that has the node's
-// mounted. "" and "/" leave it as it is.
+// EnterRoot makes dir the root directory of the whole process. It is for a container in which the
+// node's root is mounted. "" and "/" change nothing.
 func EnterRoot(dir string) error {
 	if dir == "" || dir == "/" {
 		return nil

@@ -15,14 +15,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics answers scrapes with what there is. A figure that cannot be had takes no
-// other one away; promhttp_metric_handler_errors_total counts such scrapes.
+// Metrics serves scrapes of r. If a metric cannot be collected, the others are still served.
+// promhttp_metric_handler_errors_total counts such scrapes.
 func Metrics(r *prometheus.Registry) http.Handler {
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r, ErrorHandling: promhttp.ContinueOnError})
 }
 
-// Serve answers at listener, which it closes, until ctx is done; requests under way then
-// have a second. The error is nil after that, and what broke the server off before.
+// Serve serves at listener until ctx is done, and closes it. Requests in flight then have a second
+// to finish. If the server stops before ctx is done, the error says why. Otherwise it is nil.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := newServer(handler)
 	return serve(ctx, server, func() error { return server.Serve(listener) })
@@ -32,7 +32,7 @@ func newServer(handler http.Handler) *http.Server {
 	return &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 }
 
-// serve runs until ctx is done, or until it breaks off by itself.
+// serve calls run until ctx is done, or until run returns by itself.
 func serve(ctx context.Context, server *http.Server, run func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- run() }()
@@ -50,8 +50,8 @@ func serve(ctx context.Context, server *http.Server, run func() error) error {
 	return nil
 }
 
-// ListenPrivately makes a unix socket for this user alone, in the place of one that
-// was left behind. Its directory is made if it is missing.
+// ListenPrivately makes a unix socket that only this user can connect to. It replaces a socket that
+// a dead process left behind, and creates the directory if it is missing.
 func ListenPrivately(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func ListenPrivately(path string) (net.Listener, error) {
 		if conn, err := net.Dial("unix", path); err == nil {
 			return nil, errors.Join(fmt.Errorf("%s: another process serves it", path), conn.Close())
 		}
-		// One that just ends has taken its socket with it.
+		// A process that is just ending may have removed its socket.
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func ListenPrivately(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Between these two lines it is as open as the umask.
+	// Until this call, the umask decides who can connect.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}

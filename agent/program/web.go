@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 )
 
-// CheckWebConfig returns what is wrong with a web configuration file, as Prometheus'
-// exporters have it, by the names of the file and of the field. "" is right.
+// CheckWebConfig checks a web configuration file in the format of Prometheus' exporters. The error
+// names the file and the field. "" is valid.
 func CheckWebConfig(file string) error {
 	err := web.Validate(file)
 	if err == nil {
@@ -26,16 +26,16 @@ func CheckWebConfig(file string) error {
 	case strings.HasPrefix(said, "crypto/bcrypt: "):
 		field = "basic_auth_users: "
 	case strings.HasPrefix(said, "yaml: "), strings.Contains(said, "HTTP header"), errors.As(err, &path) && path.Path == file:
-		// They say themselves what they are about.
+		// These errors name their cause themselves.
 	default:
 		field = "tls_server_config: "
 	}
 	return fmt.Errorf("%s: %s%w", file, field, err)
 }
 
-// ServeProtected is [Serve] with the TLS and the passwords of a web configuration file, which
-// is read again for each connection and request; with "" it is Serve itself. Clients that
-// are refused, as anybody who reaches the port can be, are not worth a line of the log.
+// ServeProtected is [Serve] with the TLS and the passwords of a web configuration file. The file is
+// read again for each connection and request. With "" it is Serve itself. Refused clients are
+// logged at level debug only, because any client that reaches the port can be refused.
 func ServeProtected(ctx context.Context, listener net.Listener, handler http.Handler, webConfig string, log *slog.Logger) error {
 	if webConfig == "" {
 		return Serve(ctx, listener, handler)
@@ -45,7 +45,7 @@ func ServeProtected(ctx context.Context, listener net.Listener, handler http.Han
 	return serve(ctx, server, func() error {
 		err := web.Serve(listener, server, &web.FlagConfig{WebConfigFile: &webConfig}, slog.New(warnings{log.Handler()}))
 		if !errors.Is(err, http.ErrServerClosed) {
-			err = errors.Join(err, ignoreClosed(listener.Close())) // it may never have come to serve
+			err = errors.Join(err, ignoreClosed(listener.Close())) // it may have failed before it served
 		}
 		return err
 	})
@@ -58,7 +58,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// warnings drops what is below a warning: the library repeats ebb's own lines.
+// warnings drops records below level warning: the library repeats ebb's own lines.
 type warnings struct{ slog.Handler }
 
 func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// longestAmount bounds what is parsed.
+// longestAmount bounds the length of an amount, in bytes.
 const longestAmount = 32
 
-// amount is a quantity. Longer exponents are left out: resource.Quantity compares 1e1000000000
-// by writing it out, for hours.
+// amount matches a quantity whose exponent has at most two digits. resource.Quantity compares
+// 1e1000000000 by writing out all its digits, which takes hours.
 var amount = regexp.MustCompile(`^[+-]?[0-9]*\.?[0-9]*([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$`)
 
 var (
@@ -37,7 +37,7 @@ func ParseAmount(s string) (uint64, error) {
 	case q.Sign() <= 0:
 		err = errNone
 	case q.Cmp(*resource.NewQuantity(math.MaxInt64, resource.DecimalSI)) >= 0:
-		err = errMost // the largest is also what a quantity that is too large is read as
+		err = errMost // ParseQuantity caps larger quantities at MaxInt64
 	case q.Cmp(*resource.NewQuantity(q.Value(), resource.DecimalSI)) != 0:
 		err = errFraction // Value rounds up
 	}

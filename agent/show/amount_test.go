@@ -22,7 +22,7 @@ func TestParseAmount(t *testing.T) {
 	for s, want := range map[string]string{
 		"": "quantity", "lots": "quantity", "20 GiB": "quantity", "20GB": "quantity", "\x1b[2J": "quantity",
 		"0": "more than 0", "-1Gi": "more than 0", "0.5": "whole", "1500m": "whole", "1n": "whole",
-		"9Ei": "more than any disk", "1e40": "more than any disk", "1e1000000000": "quantity", "9223372036854775807": "more than any disk",
+		"9Ei": "larger than any disk", "1e40": "larger than any disk", "1e1000000000": "quantity", "9223372036854775807": "larger than any disk",
 		strings.Repeat("9", 100): "quantity",
 	} {
 		got, err := ParseAmount(s)
@@ -83,10 +83,10 @@ func TestEvents(t *testing.T) {
 		{"whole", strings.NewReader(run), 3, ""},
 		{"byte by byte", iotest.OneByteReader(strings.NewReader(run)), 3, ""},
 		{"cut between", strings.NewReader(run[:strings.Index(run, "{\"event\":\"ended")]), 2, "before the run did"},
-		{"cut within", strings.NewReader(run[:60]), 1, "no event"},
-		{"lost", iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(run))), 0, "no event"},
+		{"cut within", strings.NewReader(run[:60]), 1, "not an event"},
+		{"lost", iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(run))), 0, "not an event"},
 		{"broken", io.MultiReader(strings.NewReader(run[:25]), iotest.ErrReader(errors.New("reset\x1b[2J"))), 1, "before the run did: reset"},
-		{"no event", strings.NewReader("<html>\x1b[2J"), 0, "no event"},
+		{"no event", strings.NewReader("<html>\x1b[2J"), 0, "not an event"},
 		{"endless", io.LimitReader(zeros{}, 64<<20), 0, "too long"},
 		{"nothing", strings.NewReader(""), 0, "before the run did"},
 	} {

@@ -12,17 +12,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Format is that of documents: it counts up when a field changes its meaning.
+// Format is the format number of documents. It increases when a field changes its meaning.
 const Format = 1
 
-// Document is what -o json and -o yaml write: for each node the fields of its page beside its
-// name, or an error.
+// Document is the output of -o json and -o yaml. Each node has its name and either the fields of
+// its page or an error.
 type Document struct {
 	Format int              `json:"format"`
 	Nodes  []map[string]any `json:"nodes"`
 }
 
-// NewDocument makes a document of pages, which must be JSON objects.
+// NewDocument makes a document of pages. Each page must marshal to a JSON object.
 func NewDocument[P any](nodes []Node[P]) (Document, error) {
 	d := Document{Format: Format, Nodes: make([]map[string]any, 0, len(nodes))}
 	for _, n := range nodes {
@@ -38,7 +38,8 @@ func NewDocument[P any](nodes []Node[P]) (Document, error) {
 	return d, nil
 }
 
-// fieldsOf keeps the order of fields within each field, and numbers as they are.
+// fieldsOf adds the fields of a page to a map. Their values stay raw JSON, which keeps the order of
+// inner fields and the digits of numbers.
 func fieldsOf(page any, into map[string]any) error {
 	data, err := json.Marshal(page)
 	if err != nil {
@@ -54,7 +55,7 @@ func fieldsOf(page any, into map[string]any) error {
 	return nil
 }
 
-// WriteJSON writes a document. Letters that no terminal shows are escaped.
+// WriteJSON writes a document. It escapes characters that are not printable.
 func WriteJSON(w io.Writer, document any) error {
 	s, err := toJSON(document)
 	if err == nil {
@@ -78,7 +79,7 @@ func toJSON(document any) (string, error) {
 	}), err
 }
 
-// WriteYAML writes a document. Letters that no terminal shows are replaced.
+// WriteYAML writes a document. It replaces characters that are not printable by U+FFFD.
 func WriteYAML(w io.Writer, document any) error {
 	s, err := toJSON(document)
 	if err != nil {
@@ -92,8 +93,8 @@ func WriteYAML(w io.Writer, document any) error {
 	return err
 }
 
-// replace writes a text with other letters for those that are not shown. In JSON they are in
-// strings alone.
+// replace copies a text. For each character that is not printable, except newlines, other writes a
+// substitute. In JSON such characters occur only in strings.
 func replace(s string, other func(*strings.Builder, rune)) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -120,7 +121,7 @@ func WriteNames(w io.Writer, names []string) error {
 	return err
 }
 
-// NodeNames are the names of nodes that answered, as kubectl takes them.
+// NodeNames returns the names of the nodes that answered, in kubectl's form: node/NAME.
 func NodeNames[P any](nodes []Node[P]) (names []string) {
 	for _, n := range answered(nodes) {
 		names = append(names, "node/"+n.Name)

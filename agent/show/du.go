@@ -10,19 +10,19 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
-// Usage is where the space of a node went, by its agent and by its kubelet.
+// Usage is what takes the space of a node, as its agent and its kubelet report it.
 type Usage struct {
 	page.Usage
 	Pods        []PodUsage `json:"pods"`                  // by the kubelet
 	PodsUnknown string     `json:"podsUnknown,omitempty"` // why there are none
 }
 
-// PodUsage is what a pod takes of its node's disk, by the kubelet.
+// PodUsage is the disk space that a pod takes on its node, as the kubelet reports it.
 type PodUsage struct {
 	Namespace     string `json:"namespace"`
 	Name          string `json:"name"`
 	WritableBytes uint64 `json:"writableBytes"` // writable layers of its containers
-	VolumeBytes   uint64 `json:"volumeBytes"`   // emptyDirs, and other volumes that are of no claim
+	VolumeBytes   uint64 `json:"volumeBytes"`   // emptyDirs, and other volumes without a PVC
 	LogBytes      uint64 `json:"logBytes"`
 }
 
@@ -36,7 +36,7 @@ func Du(w io.Writer, v View, nodes []Node[Usage]) error {
 	t := &text{View: v}
 	blocks(t, answered(nodes), func(n Node[Usage]) { duInFull(t, n) }, func(n Node[Usage]) {
 		u := n.Page
-		t.hang("  "+Clean(n.Name)+"  ", fmt.Sprintf("images %s, others %s, nobody's %s, logs %s", size(u.Totals.Images.Bytes),
+		t.hang("  "+Clean(n.Name)+"  ", fmt.Sprintf("images %s, others %s, unreferenced %s, logs %s", size(u.Totals.Images.Bytes),
 			size(entries(u.Totals.Others).Bytes), size(entries(u.Totals.Nobody).Bytes), size(logs(u.Logs))))
 	})
 	silent(t, nodes)
@@ -82,7 +82,7 @@ func duInFull(t *text, n Node[Usage]) {
 	}
 }
 
-// duParts is what each kind of thing takes, once.
+// duParts writes how much each kind of content takes. Shared content counts once.
 func duParts(t *text, u Usage) {
 	type part struct {
 		name string
@@ -93,7 +93,7 @@ func duParts(t *text, u Usage) {
 		parts = append(parts, part{"only by " + e.By, e.Size})
 	}
 	for _, e := range u.Totals.Nobody {
-		parts = append(parts, part{"nobody's " + e.By, e.Size})
+		parts = append(parts, part{"unreferenced " + e.By, e.Size})
 	}
 	if len(u.Logs) > 0 {
 		parts = append(parts, part{"logs of pods", page.Size{Bytes: logs(u.Logs)}})
@@ -103,7 +103,7 @@ func duParts(t *text, u Usage) {
 		for _, p := range u.Pods {
 			sum.WritableBytes, sum.VolumeBytes = sum.WritableBytes+p.WritableBytes, sum.VolumeBytes+p.VolumeBytes
 		}
-		parts = append(parts, part{"writable layers", page.Size{Bytes: sum.WritableBytes}}, part{"emptyDirs and such", page.Size{Bytes: sum.VolumeBytes}})
+		parts = append(parts, part{"writable layers", page.Size{Bytes: sum.WritableBytes}}, part{"emptyDirs and other volumes", page.Size{Bytes: sum.VolumeBytes}})
 	}
 	if u.OpenDeleted != nil && u.OpenDeleted.Bytes > 0 {
 		parts = append(parts, part{"deleted, still open", u.OpenDeleted.Size})
@@ -126,7 +126,7 @@ func duParts(t *text, u Usage) {
 	}
 }
 
-// bar is a share of 1 in so many letters.
+// bar draws a share, 0 to 1, in at most width characters.
 func bar(share float64, width int) string {
 	n := min(max(int(share*float64(width)+0.5), 0), width)
 	if n == 0 {
@@ -148,7 +148,8 @@ func duImages(t *text, u Usage) {
 	duMore(t, len(u.Images), "images (ebb images --sort own)")
 }
 
-// duPods shows those that take most, by the kubelet; without it, those with the most logs.
+// duPods lists the pods that take most, as the kubelet reports it. If the kubelet reports no pods,
+// duPods lists those with the most logs, as the agent reports it.
 func duPods(t *text, u Usage) {
 	list := newTable(column{name: "POD", tail: true}, column{name: "WRITABLE", right: true, spare: 2}, column{name: "EMPTYDIRS", right: true, spare: 1}, column{name: "LOGS", right: true})
 	n := len(u.Pods)
@@ -182,7 +183,7 @@ func duMore(t *text, n int, what string) {
 	}
 }
 
-// DuNames are the names of the images, largest first.
+// DuNames returns the names of the images of each node, those with the largest own size first.
 func DuNames(nodes []Node[Usage]) (names []string) {
 	for _, n := range answered(nodes) {
 		for _, i := range n.Page.Images {
@@ -192,7 +193,7 @@ func DuNames(nodes []Node[Usage]) (names []string) {
 	return names
 }
 
-// Summary is what a kubelet answers to /stats/summary, as far as it is of use here.
+// Summary is the part of a kubelet's answer to /stats/summary that ebb du uses.
 type Summary struct {
 	Pods []struct {
 		PodRef     struct{ Name, Namespace string }
@@ -206,7 +207,7 @@ type Summary struct {
 	}
 }
 
-// Usage is what each pod takes of the node's disk.
+// Usage returns the disk space of each pod on the node.
 func (s Summary) Usage() (pods []PodUsage) {
 	for _, p := range s.Pods {
 		u := PodUsage{Namespace: p.PodRef.Namespace, Name: p.PodRef.Name}

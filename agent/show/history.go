@@ -12,7 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
-// inOrder goes through a map by its keys.
+// inOrder iterates over a map in the order of its keys.
 func inOrder[V any](m map[string]V) iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -26,11 +26,11 @@ func inOrder[V any](m map[string]V) iter.Seq2[string, V] {
 // HistoryFilter chooses entries.
 type HistoryFilter struct {
 	Image string    // part of a name or ID; "": all
-	Since time.Time // older ones are left out; zero: none
-	Limit int       // of each node; 0: none
+	Since time.Time // older entries are left out; zero: no limit
+	Limit int       // entries of each node; 0: no limit
 }
 
-// Matches says whether an entry is one of those.
+// Matches reports whether an entry is of the chosen image.
 func (f HistoryFilter) Matches(e page.HistoryEntry) bool {
 	if f.Image == "" {
 		return true
@@ -38,7 +38,8 @@ func (f HistoryFilter) Matches(e page.HistoryEntry) bool {
 	return strings.Contains(e.ID, f.Image) || slices.ContainsFunc(e.Names, func(n string) bool { return strings.Contains(n, f.Image) })
 }
 
-// Past says whether an entry, and so all after it, is too old.
+// Past reports whether an entry is too old. Entries come newest first, so all that follow are too
+// old as well.
 func (f HistoryFilter) Past(e page.HistoryEntry) bool { return e.Time.Before(f.Since) }
 
 // History shows what agents removed and refused, newest first.
@@ -66,7 +67,7 @@ func History(w io.Writer, v View, now time.Time, nodes []Node[page.History]) err
 		h.add(historyCells(node, now, e.HistoryEntry)...)
 	}
 	if len(all) == 0 {
-		t.line("Nothing is noted.")
+		t.line("No entries.")
 	} else {
 		h.write(t, "")
 	}
@@ -101,7 +102,7 @@ func historyName(e page.HistoryEntry) string {
 	return shortID(e.ID)
 }
 
-// HistoryNames are the names of what entries are about.
+// HistoryNames returns the name of the object of each entry.
 func HistoryNames(nodes []Node[page.History]) (names []string) {
 	for _, n := range answered(nodes) {
 		for _, e := range n.Page.Entries {

@@ -12,26 +12,26 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
-// ImageOrders are what images can be sorted by.
+// ImageOrders are the orders in which images can be sorted.
 var ImageOrders = []string{"used", "size", "own", "name", "freed"}
 
 // ImageOptions choose images and their order.
 type ImageOptions struct {
 	Sort   string // one of ImageOrders; "": as the agents would remove them
-	Unused bool   // those alone that nothing protects
+	Unused bool   // only images that no rule protects
 }
 
-// placed is an image and where it is.
+// placed is an image of a node. now is the time of the node's page.
 type placed struct {
 	page.Image
 	node string
 	now  time.Time
 }
 
-// spare are reasons for which an image stays that nothing protects.
+// spare are the reasons for which an image is kept although no rule protects it.
 var spare = []string{"not_needed", "hold", "frees_nothing", "futile"}
 
-// unprotected says whether an image may go as soon as the disk needs it.
+// unprotected reports whether an image may be removed as soon as the disk needs the space.
 func unprotected(i page.Image) bool { return i.Verdict == "remove" || slices.Contains(spare, i.Reason) }
 
 func (o ImageOptions) choose(nodes []Node[page.Images]) (list []placed) {
@@ -60,7 +60,8 @@ func (o ImageOptions) choose(nodes []Node[page.Images]) (list []placed) {
 	return list
 }
 
-// byUse puts what was unused longest first, then what was never seen in use, then what is.
+// byUse orders images by their last use: the longest unused first, then those never seen in use,
+// then those in use.
 func byUse(a, b placed) int {
 	rank := func(p placed) int {
 		switch {
@@ -134,7 +135,7 @@ func (p placed) cells() []string {
 	return []string{name, used, by, p.measured(p.Own.Bytes), p.measured(p.Shared.Bytes), read, p.Verdict, p.Reason}
 }
 
-// measured is a size, which is the least that is true if not all layers are measured.
+// measured formats a size. A + marks a lower bound: the size of some layers is unknown.
 func (p placed) measured(bytes uint64) string {
 	if p.Unmeasured > 0 {
 		return size(bytes) + "+"
@@ -142,7 +143,7 @@ func (p placed) measured(bytes uint64) string {
 	return size(bytes)
 }
 
-// imageTotals is where the space of all nodes is.
+// imageTotals writes the totals of all nodes.
 func imageTotals(t *text, nodes []Node[page.Images], shown []placed) {
 	var sum page.Totals
 	var others, nobody page.Size
@@ -159,13 +160,13 @@ func imageTotals(t *text, nodes []Node[page.Images], shown []placed) {
 	for _, p := range shown {
 		unmeasured += p.Unmeasured
 	}
-	t.line("%s shown. All images of %s take %s; the kubelet believes %s. Only containers, leases and others hold %s, nobody holds %s; the whole store is %s.",
+	t.line("%s shown. All images of %s take %s; by the kubelet's count %s. Held only by containers, leases and others: %s. Held by nothing: %s. The whole store: %s.",
 		plural(len(shown), "image"), plural(len(nodes), "node"), takes(sum.Images), size(sum.KubeletBytes), takes(others), takes(nobody), takes(sum.Total))
 	if unmeasured > 0 {
-		t.line("A size with + is the least that is true: the runtime does not know %s.", plural(unmeasured, "layer"))
+		t.line("A size with + is a lower bound: the runtime does not know the size of %s.", plural(unmeasured, "layer"))
 	}
 	if sum.EmptyImages > 0 {
-		t.line("Of %s the content is gone: a pull mends it.", plural(sum.EmptyImages, "image"))
+		t.line("The content of %s is missing: pull it again.", plural(sum.EmptyImages, "image"))
 	}
 	slices.Sort(unread)
 	for _, u := range slices.Compact(unread) {
@@ -180,7 +181,7 @@ func entries(list []page.Entry) (sum page.Size) {
 	return sum
 }
 
-// ImageNames are the names of the images that are chosen.
+// ImageNames returns the names of the images that o chooses, in their order.
 func ImageNames(nodes []Node[page.Images], o ImageOptions) (names []string) {
 	for _, p := range o.choose(nodes) {
 		names = append(names, imageName(p.ID, p.References))
@@ -188,7 +189,8 @@ func ImageNames(nodes []Node[page.Images], o ImageOptions) (names []string) {
 	return names
 }
 
-// ChooseImages leaves in each page the images that are chosen, in their order.
+// ChooseImages returns a copy of nodes. Each page of the copy has only the images that o chooses,
+// in their order.
 func ChooseImages(nodes []Node[page.Images], o ImageOptions) []Node[page.Images] {
 	list := slices.Clone(nodes)
 	for i, n := range list {
@@ -203,7 +205,8 @@ func ChooseImages(nodes []Node[page.Images], o ImageOptions) []Node[page.Images]
 	return list
 }
 
-// Completions are all names that images have, with the first of a shell's word.
+// Completions returns the references and IDs of images that begin with the word that a shell
+// completes. It leaves out names with characters that a terminal interprets.
 func Completions(p page.Images, word string) (names []string) {
 	for _, i := range p.Images {
 		for _, r := range append(slices.Clone(i.References), i.ID) {
@@ -215,5 +218,6 @@ func Completions(p page.Images, word string) (names []string) {
 	return names
 }
 
-// containerID is one as container runtimes make them. People know it by its first 12 digits.
+// containerID matches an ID that a container runtime gives a container. Users know a container by
+// the first 12 digits.
 var containerID = regexp.MustCompile(`\b([0-9a-f]{12})[0-9a-f]{52}\b`)

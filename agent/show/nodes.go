@@ -18,7 +18,8 @@ type pressed struct {
 	full       *float64
 }
 
-// Pressure is by how many percentage points it is beyond its high threshold.
+// pressure returns by how many percentage points the use is above the high threshold; negative if
+// it is below.
 func (p pressed) pressure() int { return p.used - p.high }
 
 func (p pressed) place() string {
@@ -47,7 +48,8 @@ func mostPressed(all []page.Filesystem) (most pressed, known bool) {
 	return most, known
 }
 
-// ByPressure sorts nodes: the fullest against its threshold first, those without an answer last.
+// ByPressure sorts nodes in place: the fullest against its threshold first, those without an answer
+// last.
 func ByPressure(nodes []Node[page.Status]) {
 	pressure := func(n Node[page.Status]) int {
 		most, known := mostPressed(n.Page.Filesystems)
@@ -99,7 +101,7 @@ func nodeCells(n Node[page.Status]) []string {
 	if s.LastRun != nil {
 		run, freed = age(s.Time, s.LastRun.Ended), size(s.LastRun.FreedBytes)
 		if s.Observed != nil {
-			freed = "~" + freed // would have been
+			freed = "~" + freed // in mode observe: as computed
 		}
 	}
 	again := ""

@@ -8,7 +8,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
-// Pauses shows which nodes pause.
+// Pauses shows which nodes are paused.
 func Pauses(w io.Writer, v View, nodes []Node[page.Pause]) error {
 	return changed(w, v, nodes, "paused", func(p page.Pause) string {
 		return "paused " + paused(p.Since, p) + notSaved(p.NotSaved)
@@ -42,7 +42,7 @@ func changed[P any](w io.Writer, v View, nodes []Node[P], state string, said fun
 		t.WriteByte('\n')
 		s := fmt.Sprintf("%s %s", plural(len(answered(nodes)), "node"), state)
 		if n := Silent(nodes); n > 0 {
-			s += fmt.Sprintf("; of %s that is unknown", plural(n, "node"))
+			s += fmt.Sprintf("; unknown on %s", plural(n, "node"))
 		}
 		t.line("%s.", s)
 	}
@@ -53,7 +53,8 @@ func changed[P any](w io.Writer, v View, nodes []Node[P], state string, said fun
 // LongestPause is how long a pause may last.
 const LongestPause = 30 * 24 * time.Hour
 
-// PauseSeconds is a duration as an agent takes it.
+// PauseSeconds converts the length of a pause to whole seconds, as an agent takes it. The length
+// must be between 1 s and LongestPause.
 func PauseSeconds(d time.Duration) (int64, error) {
 	if d < time.Second || d > LongestPause {
 		return 0, fmt.Errorf("%s: want 1s to %dh", d, int(LongestPause.Hours()))

@@ -10,7 +10,8 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
-// Plans shows what would go from nodes, and what stays: by reason, or one by one.
+// Plans shows which images would be removed from nodes, and which are kept: as counts by reason or,
+// with keep, one by one.
 func Plans(w io.Writer, v View, nodes []Node[page.Plan], keep bool) error {
 	t := &text{View: v}
 	blocks(t, answered(nodes), func(n Node[page.Plan]) { planInFull(t, n, keep) }, func(n Node[page.Plan]) {
@@ -24,7 +25,7 @@ func Plans(w io.Writer, v View, nodes []Node[page.Plan], keep bool) error {
 	return err
 }
 
-// Unmet counts plans that cannot free what they are to.
+// Unmet counts the plans that cannot free the wanted amount.
 func Unmet(nodes []Node[page.Plan]) (n int) {
 	for _, node := range answered(nodes) {
 		n += count(node.Page.Hold != nil)
@@ -32,7 +33,7 @@ func Unmet(nodes []Node[page.Plan]) (n int) {
 	return n
 }
 
-// PlanNames are the names of the images that would go.
+// PlanNames returns the names of the images that would be removed.
 func PlanNames(nodes []Node[page.Plan]) (names []string) {
 	for _, n := range answered(nodes) {
 		for _, i := range n.Page.Remove {
@@ -45,14 +46,14 @@ func PlanNames(nodes []Node[page.Plan]) (names []string) {
 func planLine(p page.Plan) string {
 	switch {
 	case p.Need == (page.Size{}) && len(p.Remove) == 0:
-		return "nothing has to go"
+		return "nothing has to be removed"
 	case p.Hold != nil:
-		return fmt.Sprintf("%s would go and free %s; at most %s can be freed, of %s wanted", plural(len(p.Remove), "image"), takes(p.Frees), takes(p.Most), wanted(p.Need))
+		return fmt.Sprintf("%s would be removed and free %s; at most %s can be freed, of %s wanted", plural(len(p.Remove), "image"), takes(p.Frees), takes(p.Most), wanted(p.Need))
 	}
-	return fmt.Sprintf("%s would go and free %s, of %s wanted", plural(len(p.Remove), "image"), takes(p.Frees), wanted(p.Need))
+	return fmt.Sprintf("%s would be removed and free %s, of %s wanted", plural(len(p.Remove), "image"), takes(p.Frees), wanted(p.Need))
 }
 
-// wanted says what has to become available, without inodes or bytes if none are needed.
+// wanted formats what has to become available. It leaves out bytes or inodes if none are needed.
 func wanted(s page.Size) string {
 	switch {
 	case s.Bytes == 0 && s.Inodes > 0:
@@ -141,5 +142,5 @@ func planTotals(t *text, nodes []Node[page.Plan]) {
 		frees = add(frees, n.Page.Frees)
 	}
 	t.WriteByte('\n')
-	t.line("On %s, %s would go and free %s.", plural(len(nodes), "node"), plural(images, "image"), takes(frees))
+	t.line("On %s, %s would be removed and free %s.", plural(len(nodes), "node"), plural(images, "image"), takes(frees))
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
-// longestEvent bounds a line of a run's events.
+// longestEvent bounds one line of a run's events, in bytes.
 const longestEvent = 1 << 20
 
-// ErrCut is the end of a run's events before the run has ended.
+// ErrCut is the error of [Events] if the events end before the run has ended.
 var ErrCut = errors.New("the connection ended before the run did")
 
-// Events reads the events of a run, a line each. The last is one with a result, or an error,
-// which is ErrCut if the connection ended.
+// Events reads the events of a run, one JSON object a line. The last item is an event with a
+// result, or an error that wraps ErrCut.
 func Events(r io.Reader) iter.Seq2[page.ReclaimEvent, error] {
 	return func(yield func(page.ReclaimEvent, error) bool) {
 		lines := bufio.NewScanner(r)
@@ -29,7 +29,7 @@ func Events(r io.Reader) iter.Seq2[page.ReclaimEvent, error] {
 			}
 			var e page.ReclaimEvent
 			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-				err = fmt.Errorf("%w: what came last is no event: %s", ErrCut, Clean(err.Error()))
+				err = fmt.Errorf("%w: the last line is not an event: %s", ErrCut, Clean(err.Error()))
 				yield(page.ReclaimEvent{}, err)
 				return
 			}
@@ -45,22 +45,22 @@ func Events(r io.Reader) iter.Seq2[page.ReclaimEvent, error] {
 	}
 }
 
-// Run is how far a run has come on a node.
+// Run is the progress of a run on one node.
 type Run struct {
 	Node    string `json:"node"`
 	Removed int    `json:"removed"`
 	Of      int    `json:"of"`
 	Failed  int    `json:"failed"`
 	Freed   uint64 `json:"freedBytes"`
-	Result  string `json:"result"`           // "unknown": Err is why; "not begun"
-	Reason  string `json:"reason,omitempty"` // why it ended so, if the agent says
+	Result  string `json:"result"`           // of the agent; or "unknown" (see Err), or "not begun"
+	Reason  string `json:"reason,omitempty"` // why it ended so, if the agent reports that
 	Err     error  `json:"-"`
 	Error   string `json:"error,omitempty"`
 
 	step int
 }
 
-// Note takes in an event.
+// Note applies an event to the progress.
 func (r *Run) Note(e page.ReclaimEvent) {
 	r.Removed, r.Of = e.Removed, e.Of
 	switch e.Event {
@@ -76,8 +76,8 @@ func (r *Run) Note(e page.ReclaimEvent) {
 	}
 }
 
-// Progress is one line for an event that was noted; "" if it is not worth one. several: more
-// than one node is at work.
+// Progress returns a line for an event that Note has applied, or "" if the event needs none.
+// several means that more than one node is at work: then the line begins with the node.
 func (r *Run) Progress(e page.ReclaimEvent, several bool) string {
 	head := fmt.Sprintf("%d/%d  ", r.step, r.Of)
 	if several {
@@ -95,18 +95,18 @@ func (r *Run) Progress(e page.ReclaimEvent, several bool) string {
 	return ""
 }
 
-// results say what came of a run.
+// results describe the results of a run.
 var results = map[string]string{
 	"done":       "done",
-	"short":      "everything that may go is gone, and it is not enough",
-	"paused":     "the agent was paused meanwhile",
+	"short":      "everything that may be removed is gone, and it is not enough",
+	"paused":     "the agent was paused during the run",
 	"capped":     "the cap on removals (images.maxRemovalsPerHour) is reached",
-	"incomplete": "not all could be done",
-	"unknown":    "what has become of the rest is unknown",
+	"incomplete": "some removals failed",
+	"unknown":    "the outcome of the rest is unknown",
 	"not begun":  "not begun",
 }
 
-// Ended shows what came of runs.
+// Ended shows the outcomes of runs.
 func Ended(w io.Writer, v View, runs []Run) error {
 	t := &text{View: v}
 	removed, freed, ended := 0, uint64(0), 0
@@ -130,7 +130,7 @@ func Ended(w io.Writer, v View, runs []Run) error {
 			said += ": " + Clean(r.Err.Error())
 		}
 		if r.Result == "unknown" {
-			said += fmt.Sprintf(". Look with: ebb history --node %s", Clean(r.Node))
+			said += fmt.Sprintf(". See: ebb history --node %s", Clean(r.Node))
 		}
 		t.hang(Clean(r.Node)+": ", said+".")
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
-// Controller is what can be seen of ebb-controller without asking it.
+// Controller is what the API server shows about ebb-controller. The controller itself is not asked.
 type Controller struct {
 	Pods    int       `json:"pods"`
 	Ready   int       `json:"ready"`
@@ -25,12 +25,12 @@ type Controller struct {
 
 // StatusReport is the answer of ebb status.
 type StatusReport struct {
-	Time       time.Time // of the desk: for what comes from the API server
+	Time       time.Time // by the desk's clock: for ages of objects of the API server
 	Nodes      []Node[page.Status]
 	Controller *Controller // nil: not looked for
 }
 
-// Findings counts nodes that are not ready, paused, or do without something.
+// Findings counts the nodes that are not ready, paused or degraded.
 func (r StatusReport) Findings() (n int) {
 	for _, node := range answered(r.Nodes) {
 		if s := node.Page; !s.Ready || s.Paused != nil || len(s.Degraded) > 0 {
@@ -111,11 +111,11 @@ func (r StatusReport) agents(t *text) {
 	t.hang("  modes      ", tally(modes))
 	t.hang("  paused     ", fmt.Sprint(halted))
 	t.hang("  degraded   ", fmt.Sprint(degraded))
-	t.hang("  at work    ", fmt.Sprint(running))
+	t.hang("  reclaims   ", fmt.Sprint(running))
 }
 
-// Observed is what agents that only observe have counted, all together, and for how long the first of them has; nil
-// if none does.
+// Observed returns the sum of what agents in mode observe have counted, or nil if there are none.
+// lasts is how long the first of them has been in that mode.
 func Observed(nodes []Node[page.Status]) (all *page.Observed, lasts time.Duration) {
 	for _, node := range answered(nodes) {
 		o := node.Page.Observed
@@ -131,7 +131,7 @@ func Observed(nodes []Node[page.Status]) (all *page.Observed, lasts time.Duratio
 	return all, lasts
 }
 
-// observed shows it beside each other.
+// observed writes what ebb would have removed beside what others have removed.
 func observed(t *text, nodes []Node[page.Status]) {
 	all, lasts := Observed(nodes)
 	if all == nil {
@@ -163,7 +163,7 @@ func count(so bool) int {
 	return 0
 }
 
-// tally lists values with how many have them, the most frequent first.
+// tally lists values with their counts, the most frequent first.
 func tally(counts map[string]int) string {
 	keys := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
@@ -180,7 +180,8 @@ func tally(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// line describes the controller. It is known to be missing only if its pods could be listed.
+// line describes the controller. It reports a controller as not installed only if its pods could be
+// listed.
 func (c *Controller) line(now time.Time) string {
 	if c.Pods == 0 && len(c.Unknown) == 0 {
 		return "not installed"
@@ -190,7 +191,7 @@ func (c *Controller) line(now time.Time) string {
 		parts = append(parts, fmt.Sprintf("%d of %d pods ready", c.Ready, c.Pods))
 	}
 	if c.Leader != "" {
-		parts = append(parts, fmt.Sprintf("%s leads, and said so %s ago", Clean(c.Leader), age(now, c.Renewed)))
+		parts = append(parts, fmt.Sprintf("%s leads; Lease renewed %s ago", Clean(c.Leader), age(now, c.Renewed)))
 	}
 	for _, u := range c.Unknown {
 		parts = append(parts, "unknown: "+Clean(u))

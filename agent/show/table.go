@@ -6,23 +6,23 @@ import (
 	"unicode/utf8"
 )
 
-// column is one of a table.
+// column is one column of a table.
 type column struct {
 	name  string
-	spare int  // 0: it must stay; the others go, the highest first, when there is no room, and when they are empty
-	empty bool // it goes when it is empty
-	tail  bool // what is cut of it is its beginning
-	right bool // numbers
-	wrap  bool // the last one: it is not cut but goes on below
+	spare int  // 0: always shown; others are left out if empty or, the highest first, for lack of room
+	empty bool // left out if it has no values, although spare is 0
+	tail  bool // cut at the beginning, not at the end
+	right bool // right-aligned, for numbers
+	wrap  bool // wrapped instead of cut; only for the last column
 }
 
 const (
 	gap       = 2
-	narrow    = 12 // columns are cut to this before any is left out,
-	narrowest = 4  // and to this when none can be
+	narrow    = 12 // columns are cut to this before any is left out
+	narrowest = 4  // columns are cut to this when none can be left out
 )
 
-// table is lines of the same kind.
+// table is a list of rows with the same columns.
 type table struct {
 	columns []column
 	rows    [][]string
@@ -31,7 +31,7 @@ type table struct {
 
 func newTable(columns ...column) *table { return &table{columns: columns, bad: make(map[int]bool)} }
 
-// add adds a row. Cells are made clean here.
+// add adds a row, and cleans its cells.
 func (t *table) add(cells ...string) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
@@ -46,7 +46,7 @@ func (t *table) alarm(cells ...string) {
 	t.add(cells...)
 }
 
-// write writes a table, all lines after an indent.
+// write writes the table, each line after an indent.
 func (t *table) write(to *text, indent string) {
 	shown, widths := t.fit(to.Width-len(indent), to.Width > 0)
 	row := func(cells func(i int) string, bad bool) {
@@ -113,7 +113,8 @@ func pad(s string, width int, last bool, c column) string {
 	return s + blank + strings.Repeat(" ", gap)
 }
 
-// cut shortens a text to so many letters, the last, or the first, of which says so.
+// cut shortens a text to width characters. An ellipsis replaces its beginning if tail is set, else
+// its end.
 func cut(s string, width int, tail bool) string {
 	n := utf8.RuneCountInString(s)
 	if n <= width {
@@ -126,7 +127,8 @@ func cut(s string, width int, tail bool) string {
 	return string(runes[:width-1]) + "…"
 }
 
-// fit chooses columns and how wide they are.
+// fit returns the indexes of the columns to show, and the widths of all columns. If limited, it
+// makes them fit width as far as it can.
 func (t *table) fit(width int, limited bool) (shown []int, widths []int) {
 	widths = make([]int, len(t.columns))
 	for i, c := range t.columns {
@@ -155,7 +157,7 @@ func (t *table) fit(width int, limited bool) (shown []int, widths []int) {
 	return shown, widths
 }
 
-// shrink takes from the widest columns until all fit, and none below the least.
+// shrink narrows the widest columns, but none below least. It reports whether all columns fit then.
 func shrink(shown, widths []int, width, least int) bool {
 	for {
 		total := gap * (len(shown) - 1)

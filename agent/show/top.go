@@ -11,7 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
-// Writers is what an agent answers to /writers, as far as it is of use here.
+// Writers is the part of an agent's answer to /writers that ebb top uses.
 type Writers struct {
 	Time    time.Time `json:"time"`
 	Unknown string    `json:"unknown"`
@@ -43,13 +43,13 @@ func (w Writer) name() string {
 type Screen struct {
 	Node   string
 	Status page.Status
-	Images page.Images // as of a while ago
+	Images page.Images // read less often than the rest
 	Now    Writers
-	Before Writers // the look before; the zero value: there was none
-	Err    error   // why there is nothing newer than this
+	Before Writers // the previous reading; the zero value: there is none
+	Err    error   // why the latest reading failed; the rest is older
 }
 
-// Top shows a screen of so many lines, each shorter than the view.
+// Top shows a screen of at most height lines, none wider than the view.
 func Top(w io.Writer, v View, height int, s Screen) error {
 	t := &text{View: v}
 	t.line("%s  %s  %s", Clean(s.Node), s.Status.Time.UTC().Format("15:04:05"), topState(s))

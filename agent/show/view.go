@@ -13,10 +13,10 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
-// View is where something is shown.
+// View describes the terminal, or the file, that output is written to.
 type View struct {
 	Width int  // columns of the terminal; 0: there is no limit
-	Color bool // for what needs attention
+	Color bool // marks what needs attention
 }
 
 // Node is what one node answered.
@@ -29,22 +29,25 @@ type Node[P any] struct {
 // MostBlocks is how many nodes are shown in full where each takes many lines.
 const MostBlocks = 5
 
-// longestText bounds any text of an agent that is shown: an error that lists images is the longest.
+// longestText bounds each text of an agent that is shown, in bytes. The longest texts are errors
+// that list images.
 const longestText = 4 << 10
 
-// Clean makes text of a node or cluster fit for a terminal.
+// Clean makes text of a node or cluster safe for a terminal: one line of printable characters, cut
+// after 4 KiB.
 func Clean(s string) string { return fault.CleanUpTo(s, longestText) }
 
-// text is what is written for a person.
+// text builds output for a person.
 type text struct {
 	View
 	strings.Builder
 }
 
-// line writes a line, broken where the view ends. What it is made of must be clean.
+// line writes a line, wrapped at the width of the view. The arguments must be clean.
 func (t *text) line(format string, args ...any) { t.hang("", fmt.Sprintf(format, args...)) }
 
-// hang writes a head and a text after it, the further lines of which stand below it.
+// hang writes head and words, wrapped at the width of the view. Further lines are indented to the
+// end of head.
 func (t *text) hang(head, words string) {
 	indent := utf8.RuneCountInString(head)
 	if indent > t.Width/2 { // too narrow for that
@@ -65,14 +68,14 @@ func (t *text) hang(head, words string) {
 	t.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
-// field writes one of several lines that begin with their names.
+// field writes a line that begins with the name of a field.
 func (t *text) field(name, format string, args ...any) {
 	t.hang(fmt.Sprintf("  %-10s ", name), fmt.Sprintf(format, args...))
 }
 
 func size(bytes uint64) string { return units.BytesSize(float64(bytes)) }
 
-// takes is a size with its inodes.
+// takes formats a size with its inodes.
 func takes(s page.Size) string {
 	if s.Inodes == 0 {
 		return size(s.Bytes)
@@ -91,7 +94,7 @@ func plural[N int | uint64](n N, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// age is how long ago something was, as kubectl says it.
+// age formats how long ago then was, as kubectl does.
 func age(now, then time.Time) string { return duration.HumanDuration(now.Sub(then)) }
 
 func ageOf(now time.Time, then *time.Time) string {
@@ -101,7 +104,7 @@ func ageOf(now time.Time, then *time.Time) string {
 	return age(now, *then)
 }
 
-// in is how long until something happens; what should have happened does so now.
+// in formats how long it takes until then: "now" if then has passed.
 func in(now, then time.Time) string {
 	if !then.After(now) {
 		return "now"
@@ -114,7 +117,7 @@ func seconds(s float64) string {
 	return duration.HumanDuration(time.Duration(min(max(s, 0), most)) * time.Second)
 }
 
-// paused says until when, by whom and why.
+// paused describes a pause: until when, by whom and why.
 func paused(now time.Time, p page.Pause) string {
 	s := fmt.Sprintf("until %s (%s)", p.Until.UTC().Format(time.RFC3339), in(now, p.Until))
 	if p.By != "" {
@@ -126,7 +129,8 @@ func paused(now time.Time, p page.Pause) string {
 	return s
 }
 
-// asOf says from when a page is, and whether anything is removed at all.
+// asOf describes when the images of a page were listed, the agent's mode, and its pause if there is
+// one.
 func asOf(now, looked time.Time, mode string, p *page.Pause) string {
 	s := fmt.Sprintf("listed %s ago, mode %s", age(now, looked), Clean(mode))
 	if p != nil {
@@ -135,7 +139,8 @@ func asOf(now, looked time.Time, mode string, p *page.Pause) string {
 	return s
 }
 
-// imageName is the reference by which a person knows an image, or its ID.
+// imageName returns the reference by which a person knows an image: one with a tag if possible,
+// else one with a digest, else the short ID.
 func imageName(id string, references []string) string {
 	for _, r := range references {
 		if !strings.Contains(r, "@") {
@@ -181,7 +186,7 @@ func Silent[P any](nodes []Node[P]) (n int) {
 	return n
 }
 
-// answered are the nodes that did.
+// answered returns the nodes that answered.
 func answered[P any](nodes []Node[P]) (list []Node[P]) {
 	for _, n := range nodes {
 		if n.Err == nil {
@@ -191,7 +196,7 @@ func answered[P any](nodes []Node[P]) (list []Node[P]) {
 	return list
 }
 
-// blocks shows the first nodes in full, the others in a line each.
+// blocks shows the first MostBlocks nodes in full, each other node in one line.
 func blocks[P any](t *text, nodes []Node[P], full, short func(Node[P])) {
 	for i, n := range nodes {
 		switch {

@@ -10,10 +10,10 @@ import (
 
 // WhyReport is what nodes answer about one image.
 type WhyReport struct {
-	Name  string            // as it was asked for
-	Nodes []Node[page.Why]  // those that have it, or did not answer
-	Not   []string          // those that do not
-	Many  map[string]string // those where the name is not one image alone, with what is
+	Name  string            // as the user gave it
+	Nodes []Node[page.Why]  // nodes that have the image, or did not answer
+	Not   []string          // nodes that do not have it
+	Many  map[string]string // nodes where the name is ambiguous, with the agent's text
 }
 
 // Document is the report for scripts.
@@ -54,7 +54,7 @@ func Why(w io.Writer, v View, r WhyReport) error {
 	return err
 }
 
-// names are some, the first of many.
+// names joins the first 10 names of a list, and says how many more there are.
 func names(list []string) string {
 	const most = 10
 	var parts []string
@@ -86,14 +86,14 @@ func whyInFull(t *text, n Node[page.Why]) {
 		t.field("names", "%s", names(i.References))
 	}
 	t.field("last used", "%s; arrived %s ago%s", whyUsed(p), age(p.Time, i.Arrived), again(i.PulledAgain))
-	t.field("takes", "%s; of that its own %s, shared %s; the kubelet believes %s%s", takes(i.Total), takes(i.Own), takes(i.Shared), size(i.KubeletBytes), unmeasuredLayers(i.Unmeasured))
+	t.field("takes", "%s; own %s, shared %s; by the kubelet's count %s%s", takes(i.Total), takes(i.Own), takes(i.Shared), size(i.KubeletBytes), unmeasuredLayers(i.Unmeasured))
 	if i.ReadPercent != nil {
 		t.field("read", "%.0f%% of its bytes were ever read", *i.ReadPercent)
 	}
 	if p.Place > 0 {
-		t.field("place", "%d of %d that may go; it frees %s alone, %s in its turn", p.Place, p.Of, takes(i.Own), takes(p.InTurn))
+		t.field("place", "%d of %d that may be removed; frees %s alone, %s in its turn", p.Place, p.Of, takes(i.Own), takes(p.InTurn))
 	} else {
-		t.field("place", "none: it may not go; of the others %d may", p.Of)
+		t.field("place", "none: it may not be removed; %d others may", p.Of)
 	}
 	whyRules(t, p)
 	whyHistory(t, p)
@@ -106,7 +106,7 @@ func whyUsed(p page.Why) string {
 	case i.LastUsed != nil:
 		return age(p.Time, *i.LastUsed) + " ago"
 	}
-	return "never, as far as is known"
+	return "never seen"
 }
 
 func again(n int) string {
@@ -120,15 +120,15 @@ func unmeasuredLayers(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (at least: the runtime does not know %s)", plural(n, "layer"))
+	return fmt.Sprintf(" (at least: the runtime does not know the size of %s)", plural(n, "layer"))
 }
 
-// readable is the width from which on sentences fit beside other columns.
+// readable is the least width at which sentences fit beside other columns.
 const readable = 64
 
 func whyRules(t *text, p page.Why) {
 	t.WriteByte('\n')
-	t.hang("  ", "Rules, in the order in which they are asked:")
+	t.hang("  ", "Rules, in the order in which they are checked:")
 	list := newTable(column{name: "RULE"}, column{name: "STATE"}, column{name: "WHY", wrap: true})
 	for _, r := range p.Rules {
 		why := r.Text

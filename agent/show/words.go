@@ -4,7 +4,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
-// Words are how this package puts figures and facts, for templates.
+// Words returns template functions that format values as this package does.
 func Words() map[string]any {
 	return map[string]any{
 		"size": size, "takes": takes, "age": age, "ageOf": ageOf, "in": in, "seconds": seconds, "verdict": verdict, "image": imageName,
@@ -20,8 +20,8 @@ func Words() map[string]any {
 	}
 }
 
-// Pressed is the disk of a node that is closest to its high threshold. Used and High are percentages; Full is in
-// how many seconds it is full, nil if it does not fill.
+// Pressed is the disk of a node that is closest to its high threshold, or farthest beyond it. Used
+// and High are percentages. Full is in how many seconds the disk is full; nil if it does not fill.
 type Pressed struct {
 	Place      string
 	Used, High int

@@ -1,15 +1,16 @@
-// Package stdio joins a process's standard input and output to a unix socket, so that
-// whoever may run a command beside the agent can speak to its admin socket: "ebb-agent
-// dial-stdio" is run by kubectl exec, and by agent/desk in the same way.
+// Package stdio connects a process's standard input and output to a unix socket. "ebb-agent
+// dial-stdio" uses it, so that a user who may run a command beside the agent reaches the agent's
+// admin socket: with kubectl exec, or with agent/desk, which does the same.
 //
 // # Invariants
 //
-//   - The end of the input is the end of what the agent is sent, not of its answer.
+//   - The end of the input ends what is sent to the agent, not the agent's answer.
 //   - The end of the answer ends the command.
-//   - A desk that goes away leaves no process behind: after the end of the input, the
-//     answer has [Linger] to end.
+//   - A desk that disconnects leaves no process behind: after the end of the input, the answer has
+//     [Linger] to end.
 //
-// It links next to nothing: it runs in the agent's container, on the agent's memory.
+// The package imports very little, because it runs in the agent's container and uses the agent's
+// memory.
 package stdio
 
 import (
@@ -29,8 +30,8 @@ const DefaultSocket = "/run/ebb/agent.sock"
 // Linger is how long an answer may take after the end of the input.
 const Linger = time.Minute
 
-// Dial connects to a unix socket and carries bytes both ways, until the socket's side
-// ends or ctx does.
+// Dial connects to a unix socket and copies bytes both ways. It returns when the socket's side
+// ends, when ctx ends, or when the answer takes longer than [Linger] after the end of stdin.
 func Dial(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
 	return dial(ctx, path, stdin, stdout, Linger)
 }
@@ -56,15 +57,16 @@ func dial(ctx context.Context, path string, stdin io.Reader, stdout io.Writer, l
 	return nil
 }
 
-// send carries the input to its end. An error is not the end: the agent may have answered
-// before it had read everything.
+// send copies the input until it ends, and then limits the time of the answer. It ignores errors:
+// the agent may have answered before it has read everything.
 func send(conn *net.UnixConn, stdin io.Reader, linger time.Duration) {
 	_, _ = io.Copy(conn, stdin)
 	_ = conn.CloseWrite()
 	_ = conn.SetReadDeadline(time.Now().Add(linger))
 }
 
-// Explain says why a socket cannot be connected to, and the way out.
+// Explain returns an error that says why the connection to a socket failed, with a hint how to fix
+// it.
 func Explain(path string, err error) error {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {

@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// requestTime is how long one request may take: a log has some MiB.
+// requestTime bounds one request. A log can have several MiB.
 const requestTime = time.Minute
 
-// api asks the API server, and changes nothing.
+// api reads from the API server. It sends nothing but GET requests.
 type api struct {
 	client    *http.Client
 	base      *url.URL
@@ -37,13 +37,14 @@ func newAPI(config *rest.Config, namespace string) (*api, error) {
 	return &api{client: client, base: base, namespace: namespace}, nil
 }
 
-// get reads an answer as far as it may be long.
+// get returns the answer to a request, up to maxFile+1 bytes of it. It refuses a path that names
+// Secrets.
 func (a *api) get(ctx context.Context, query url.Values, path ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	u := a.base.JoinPath(path...)
 	if slices.Contains(strings.Split(u.Path, "/"), "secrets") {
-		return nil, errors.New("not asked: Secrets are never read") // whatever a name was
+		return nil, errors.New("not asked: Secrets are never read") // also if an object has this name
 	}
 	u.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -81,7 +82,7 @@ func (a *api) object(ctx context.Context, query url.Values, path ...string) (obj
 	return o, nil
 }
 
-// core and apis are paths of what is in the namespace.
+// core and apis return paths in the namespace: of the core group, and of another group.
 func (a *api) core(path ...string) []string {
 	return append([]string{"api/v1/namespaces", a.namespace}, path...)
 }

@@ -17,26 +17,26 @@ import (
 	"github.com/ebb-agent/ebb/agent/sysdump/redact"
 )
 
-// Bounds of what is written.
+// Bounds of one file and of all files, in bytes.
 const (
 	maxFile  = 16 << 20
 	maxTotal = 1 << 30
 )
 
-// archive holds files, without secrets, until what is in it is known. It is safe for
-// concurrent use.
+// archive spools files, from which secrets were removed, until all of them are known: the first
+// file of the tar archive lists the others. It is safe for concurrent use.
 type archive struct {
 	begun time.Time
 
 	mu     sync.Mutex
-	spool  *os.File // the files, one behind the other; it has no name
+	spool  *os.File // the contents of all files, concatenated; unlinked
 	files  []file
 	size   int64
 	errors []string
 	notes  []string
 }
 
-// file is one of an archive.
+// file is one file of an archive.
 type file struct {
 	name         string
 	offset, size int64
@@ -57,13 +57,13 @@ func newArchive(begun time.Time) (*archive, error) {
 
 func (a *archive) close() { _ = a.spool.Close() }
 
-// text adds a text, of which secrets are taken out.
+// text removes secrets from a text, and adds it.
 func (a *archive) text(data []byte, name ...string) {
 	counts := redact.Counts{}
 	a.add(redact.Text(string(data), counts), counts, name...)
 }
 
-// add adds what has no secrets any more. The parts of its name may be anybody's words.
+// add adds data from which secrets were removed. The parts of the file's name are untrusted.
 func (a *archive) add(data string, counts redact.Counts, name ...string) {
 	f := file{name: path(name), cut: len(data) > maxFile, redacted: counts}
 	if f.cut {
@@ -85,7 +85,7 @@ func (a *archive) add(data string, counts redact.Counts, name ...string) {
 	a.files = append(a.files, f)
 }
 
-// failed notes what could not be had.
+// failed records what could not be read.
 func (a *archive) failed(err error, name ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,7 +98,7 @@ func (a *archive) note(format string, args ...any) {
 	a.notes = append(a.notes, fmt.Sprintf(format, args...))
 }
 
-// write writes all of it as a compressed tar archive.
+// write writes the archive as a compressed tar archive.
 func (a *archive) write(w io.Writer, version string) error {
 	a.mu.Lock()
 	errs := slices.Sorted(slices.Values(a.errors))
@@ -127,7 +127,7 @@ func (a *archive) write(w io.Writer, version string) error {
 	return nil
 }
 
-// directory is what all files are in.
+// directory returns the directory in the archive that has all files.
 func (a *archive) directory() string {
 	return "ebb-sysdump-" + a.begun.UTC().Format("20060102T150405Z")
 }
@@ -144,7 +144,7 @@ func (a *archive) member(t *tar.Writer, name string, size int64, content io.Read
 	return nil
 }
 
-// contents is what CONTENTS.txt says.
+// contents returns the text of CONTENTS.txt.
 func (a *archive) contents(version string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "ebb sysdump, begun %s, by ebb %s\n\n", a.begun.UTC().Format(time.RFC3339), version)
@@ -170,7 +170,7 @@ func (a *archive) contents(version string) string {
 	return b.String()
 }
 
-// path makes a file's name of parts.
+// path makes a file's name of untrusted parts.
 func path(parts []string) string {
 	clean := make([]string, len(parts))
 	for i, part := range parts {
@@ -179,7 +179,7 @@ func path(parts []string) string {
 	return strings.Join(clean, "/")
 }
 
-// safe makes one part of a file's name of anybody's words.
+// safe makes one part of a file's name of untrusted text.
 func safe(part string) string {
 	part = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r) {
@@ -193,7 +193,7 @@ func safe(part string) string {
 	return part[:min(len(part), 200)]
 }
 
-// visible keeps a text on one line, and shows nothing that a terminal would obey.
+// visible puts a text on one line, and replaces characters that are not printable.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

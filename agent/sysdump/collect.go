@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Remote asks those who are in pods.
+// Remote reaches agents and controllers in their pods.
 type Remote interface {
 	// Page asks a node's agent for a page of its admin socket.
 	Page(ctx context.Context, node, path string) ([]byte, error)
@@ -28,33 +28,34 @@ type Options struct {
 	Config    *rest.Config
 	Namespace string // of ebb
 	Remote    Remote
-	Nodes     []string // those alone; without them the first MaxNodes
+	Nodes     []string // only these; empty: the first MaxNodes
 	MaxNodes  int
 	LogLines  int
 	Version   string // of this program
 	Progress  func(string)
 }
 
-// Summary says how it went.
+// Summary is the outcome of [Write].
 type Summary struct {
 	Files, Errors int
-	Nodes, Of     int // whose agents were asked
+	Nodes, Of     int // nodes whose agents were asked, of all with an agent
 }
 
 // InFlight is how many nodes are asked at the same time.
 const InFlight = 5
 
-// selector has the labels of ebb's pods, and component the one that tells them apart, as
-// the chart sets them.
+// selector selects ebb's pods. component is the label that tells agents from controllers. The chart
+// sets both.
 const (
 	selector  = "app.kubernetes.io/name=ebb"
 	component = "app.kubernetes.io/component"
 )
 
-// eventsMost is how many events are read: the API server keeps those of an hour.
+// eventsMost is how many events are read at most. By default the API server keeps events for an
+// hour.
 const eventsMost = 2000
 
-// dump is one archive in the making.
+// dump is the state while one archive is made.
 type dump struct {
 	Options
 	*archive
@@ -62,7 +63,7 @@ type dump struct {
 	pods []pod
 }
 
-// Write collects all and writes the archive.
+// Write collects everything and writes the archive.
 func Write(ctx context.Context, o Options, w io.Writer) (Summary, error) {
 	a, err := newArchive(time.Now())
 	if err != nil {
@@ -116,7 +117,7 @@ func (d *dump) collect(ctx context.Context) (Summary, error) {
 	return Summary{Nodes: len(nodes), Of: all}, nil
 }
 
-// pod is what is read of one.
+// pod has the fields of a Pod that are read here.
 type pod struct {
 	Metadata struct {
 		Name   string
@@ -144,7 +145,8 @@ func (p pod) ready() bool {
 	return slices.Contains(p.Status.Conditions, struct{ Type, Status string }{"Ready", "True"})
 }
 
-// readPods reads ebb's pods: all else is found by them. Without any there is no report.
+// readPods reads ebb's pods, by which everything else is found. It fails if there are none: then
+// there is no archive.
 func (d *dump) readPods(ctx context.Context) error {
 	data, err := d.get(ctx, url.Values{"labelSelector": {selector}}, d.core("pods")...)
 	if err != nil {
@@ -175,7 +177,7 @@ func (d *dump) versions(ctx context.Context) {
 	d.archive.object(versions, "versions.yaml")
 }
 
-// objects reads what else there is of ebb in its namespace.
+// objects reads events, DaemonSets, Deployments and Leases in ebb's namespace.
 func (d *dump) objects(ctx context.Context) {
 	ours := url.Values{"labelSelector": {selector}}
 	for _, list := range []struct {
@@ -197,7 +199,8 @@ func (d *dump) objects(ctx context.Context) {
 	}
 }
 
-// configMaps reads those that ebb's pods mount: its configuration, and no others.
+// configMaps reads the ConfigMaps that ebb's pods mount, which are its configuration, and no
+// others.
 func (d *dump) configMaps(ctx context.Context) {
 	var names []string
 	for _, p := range d.pods {
@@ -218,7 +221,8 @@ func (d *dump) configMaps(ctx context.Context) {
 	}
 }
 
-// logs reads the log of each container of a pod, and of the one before it.
+// logs reads the log of each container of a pod. If a container was restarted, logs also reads the
+// log of its previous run.
 func (d *dump) logs(ctx context.Context, p pod, directory ...string) {
 	restarts := map[string]int{}
 	for _, s := range p.Status.ContainerStatuses {
@@ -244,7 +248,7 @@ func (d *dump) logs(ctx context.Context, p pod, directory ...string) {
 	}
 }
 
-// pagesOfController are commands of ebb control. One that does not lead says so.
+// pagesOfController are commands of ebb control. A controller that does not lead reports that.
 var pagesOfController = []string{"ready", "decisions", "cascades", "types", "collectors"}
 
 func (d *dump) controller(ctx context.Context, p pod) {
@@ -262,8 +266,8 @@ func (d *dump) controller(ctx context.Context, p pod) {
 	}
 }
 
-// chooseNodes are those whose agents are asked: those that were named, else first those
-// that are not ready.
+// chooseNodes returns the nodes whose agents are asked: the nodes that were named, else the first
+// MaxNodes, those whose agents are not ready first. all is how many nodes have an agent.
 func (d *dump) chooseNodes() (nodes []string, all int) {
 	ready := map[string]bool{}
 	for _, p := range d.pods {
@@ -293,7 +297,7 @@ func (d *dump) chooseNodes() (nodes []string, all int) {
 	return nodes, all
 }
 
-// pagesOfAgent are pages of its admin socket, and the files that they become.
+// pagesOfAgent are pages of the agent's admin socket, and the files that they become.
 var pagesOfAgent = []struct{ path, file string }{
 	{"/status", "status.json"}, {"/readyz", "ready.txt"}, {"/images", "images.json"}, {"/containers", "containers.json"}, {"/writers", "writers.json"},
 	{"/heat", "heat.json"}, {"/history?limit=1000", "history.json"}, {"/metrics", "metrics.txt"},

@@ -1,15 +1,17 @@
-// Package sysdump puts what a report about ebb needs into one archive: what runs, with
-// which configuration, what it logged, and what it says of itself.
+// Package sysdump collects what a problem report about ebb needs into one archive: versions,
+// objects, configuration, logs, and the state that agents and controllers report.
 //
 // # Invariants
 //
-//   - No Secret is asked for. Values of environment variables and annotations that are not
-//     ebb's are left out, and package redact takes secrets out of all the rest, before it
+//   - It reads no Secret. It leaves out values of environment variables, and annotations except
+//     ebb's and a few of Kubernetes. Package redact removes secrets from everything else, before it
 //     is written anywhere.
-//   - The first file, CONTENTS.txt, lists all others, with what was taken out of each.
-//   - What could not be had is in errors.txt, and ends nothing.
-//   - A file and the whole are bounded; so is what is in memory: a few files at a time.
-//   - The archive appears under its name when it is whole, for its owner alone, and
-//     never in the place of another file.
-//   - It only reads: nothing in the cluster, or on a node, is changed.
+//   - The first file, CONTENTS.txt, lists all others, with what was removed from each.
+//   - A read that fails is listed in errors.txt, and does not stop the others. Only the list of
+//     ebb's pods must succeed.
+//   - The size of a file and of the archive is bounded. So is the memory: it holds a few files at a
+//     time.
+//   - The archive appears under its name only when it is complete. Only its owner can read it, and
+//     it never replaces another file.
+//   - It changes nothing in the cluster or on a node.
 package sysdump

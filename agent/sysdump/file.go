@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 )
 
-// ErrExists: the file that is to be made is there.
+// ErrExists is the error of [WriteFile] if the file exists already.
 var ErrExists = errors.New("it exists already, and is not overwritten")
 
-// WriteFile has a function write a file that appears when it is whole, for its owner
-// alone, and never in the place of another.
+// WriteFile creates a file with what write writes. The file appears only when it is complete. Only
+// its owner can read it, and it never replaces another file.
 func WriteFile(name string, write func(io.Writer) error) (err error) {
 	if _, err := os.Lstat(name); err == nil {
 		return fmt.Errorf("%s: %w", name, ErrExists)
@@ -30,7 +30,8 @@ func WriteFile(name string, write func(io.Writer) error) (err error) {
 	if err = errors.Join(err, temporary.Close()); err != nil {
 		return err
 	}
-	// A link is made only where nothing is; a rename would replace what came meanwhile.
+	// A link fails if the name exists. A rename would replace a file that was created in the
+	// meantime.
 	if err = os.Link(temporary.Name(), name); errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s: %w", name, ErrExists)
 	}

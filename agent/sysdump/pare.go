@@ -10,12 +10,12 @@ import (
 
 type object = map[string]any
 
-// shownPrefixes are the prefixes of the annotations that are shown. Others may hold whatever
-// somebody wrote, as last-applied-configuration does.
+// shownPrefixes are the prefixes of the annotations that are kept. Other annotations may hold
+// anything, as last-applied-configuration does.
 var shownPrefixes = []string{"ebb/", "kubectl.kubernetes.io/default-container", "kubectl.kubernetes.io/restartedAt", "deprecated.daemonset.template.generation", "deployment.kubernetes.io/revision", "kubernetes.io/config."}
 
-// pare takes out of an object what may hold anybody's secrets, at any depth, and what
-// nobody reads.
+// pare masks values of environment variables and removes most annotations, at any depth of an
+// object: both may hold secrets. It also removes managedFields, which no reader needs.
 func pare(v any, counts redact.Counts) {
 	switch v := v.(type) {
 	case []any:
@@ -48,7 +48,7 @@ func pareAnnotations(annotations object) {
 	}
 }
 
-// pareEnvironment leaves names, and where values come from.
+// pareEnvironment masks values. It keeps the names of variables, and valueFrom.
 func pareEnvironment(env []any, counts redact.Counts) {
 	for _, item := range env {
 		if variable, ok := item.(object); ok && variable["value"] != nil {
@@ -70,7 +70,7 @@ func (a *archive) object(o object, name ...string) {
 	a.add(string(data), counts, name...)
 }
 
-// configMap adds a ConfigMap whose data are documents.
+// configMap adds a ConfigMap. It treats each value as a YAML document, and drops binaryData.
 func (a *archive) configMap(o object, name ...string) {
 	counts := redact.Counts{}
 	pare(o, counts)

@@ -9,7 +9,8 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
-// drawDisk draws how full a disk is, with its thresholds.
+// drawDisk draws how full a disk is, with its thresholds. All are percentages; low is 0 if there is
+// none.
 func drawDisk(used, high, low int) template.HTML {
 	clamp := func(n int) int { return min(max(n, 0), 100) }
 	class := "fill"
@@ -27,9 +28,10 @@ func drawDisk(used, high, low int) template.HTML {
 		words, class, clamp(used), lines))
 }
 
-// drawDay draws how full a disk was in the last day, with its high threshold; nothing if that is not known.
+// drawDay draws how full a disk was in the last 24 hours, with its high threshold. It returns
+// nothing if fewer than two samples are known.
 func drawDay(p page.Past, path string, high int) template.HTML {
-	const width = 24 * 60 // a minute is a unit
+	const width = 24 * 60 // one unit is a minute
 	var points []string
 	for _, f := range p.Filesystems {
 		if f.Path != path {

@@ -22,17 +22,18 @@ import (
 //go:embed files
 var files embed.FS
 
-// Source is where pages come from.
+// Source provides the data of the pages.
 type Source interface {
-	// Nodes are all agents. An error is why it is not known which there are.
+	// Nodes returns the status of all nodes. It fails only if the agents cannot be listed.
 	Nodes(ctx context.Context) ([]show.Node[page.Status], error)
-	// Node is what one agent says.
+	// Node returns the answers of one agent.
 	Node(ctx context.Context, name string) (Node, error)
-	// Why is the story of an image on a node.
+	// Why returns the explanation of an image on a node.
 	Why(ctx context.Context, node, image string) (page.Why, error)
 }
 
-// Node is what one agent says. What it could not say is empty, and Missing says why.
+// Node has the answers of one agent. An answer that is missing is empty, and Missing has the
+// reason.
 type Node struct {
 	Status  page.Status
 	Past    page.Past
@@ -42,27 +43,27 @@ type Node struct {
 	Missing []string
 }
 
-// Options is what a UI is made of. All is required.
+// Options configure a UI. All fields are required.
 type Options struct {
 	Source Source
-	Host   string // that it is reached by: 127.0.0.1:PORT
-	Token  string // the first part of each path
+	Host   string // of its address: 127.0.0.1:PORT
+	Token  string // the first segment of each path
 }
 
-// How often an open page is made anew, and how long one may take.
+// How often an open page is rendered again, and how long that may take.
 const (
 	nodeEvery  = 10 * time.Second
 	fleetEvery = 30 * time.Second
-	patience   = 5 * time.Minute // each agent has its own
+	patience   = 5 * time.Minute // for all agents; each one has its own timeout, too
 )
 
-// nodesMost and rowsMost bound what one page shows of nodes, and of images and entries.
+// nodesMost bounds the nodes on one page, rowsMost its images and history entries.
 const (
 	nodesMost = 100
 	rowsMost  = 200
 )
 
-// UI answers requests. Use it by [UI.Handler].
+// UI renders the pages. [UI.Handler] serves them.
 type UI struct {
 	o     Options
 	pages map[string]*template.Template
@@ -98,8 +99,9 @@ func (u *UI) Handler() http.Handler {
 	return u.guard(mux)
 }
 
-// guard lets nobody else in. A cookie would go to all ports of this address, whosever they are, so the token is in
-// the path.
+// guard sets security headers, and lets in only GET and HEAD requests with the right Host, origin
+// and token. The token is in the path, because browsers send a cookie to all ports of an address,
+// also to those of other users' programs.
 func (u *UI) guard(next http.Handler) http.Handler {
 	next = http.StripPrefix(u.root(), next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -128,10 +130,11 @@ func (u *UI) guard(next http.Handler) http.Handler {
 	})
 }
 
-// root is what all paths begin with.
+// root returns the prefix of all paths.
 func (u *UI) root() string { return "/" + u.o.Token }
 
-// fromElsewhere reports whether a page of another origin asks. That a person follows a link of one is all right.
+// fromElsewhere reports whether a page of another origin sends the request. A person may follow a
+// link from another origin.
 func fromElsewhere(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
@@ -142,9 +145,9 @@ func fromElsewhere(r *http.Request) bool {
 
 // content is what a page shows.
 type content struct {
-	Root  string // of all paths
+	Root  string // prefix of all paths
 	Title string
-	Live  string // where changes come from; "": there are none
+	Live  string // path of the event stream with the changes
 	Data  any
 	name  string // of the template
 	every time.Duration
@@ -212,7 +215,9 @@ func (u *UI) image(r *http.Request) (*content, error) {
 	return &content{Title: image + " on " + node, name: "image", every: nodeEvery, Data: data}, nil
 }
 
-// render makes a page, or the part of it that changes.
+// render executes a template: "layout.html" for the whole page, "main" for the part that changes.
+// If make fails, render returns its error, and body shows it. body is nil only if the template
+// fails.
 func (u *UI) render(r *http.Request, part string, make func(r *http.Request) (*content, error)) (body []byte, every time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
@@ -242,10 +247,11 @@ func (u *UI) page(w http.ResponseWriter, r *http.Request, make func(r *http.Requ
 	if err != nil {
 		w.WriteHeader(http.StatusBadGateway)
 	}
-	_, _ = w.Write(body) // the browser may be gone
+	_, _ = w.Write(body) // the browser may have disconnected
 }
 
-// live sends the part of a page that changes whenever it has, as an event stream.
+// live sends the part of a page that changes as an event stream: once at first, then whenever it
+// has changed.
 func (u *UI) live(w http.ResponseWriter, r *http.Request, make func(r *http.Request) (*content, error)) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
@@ -273,7 +279,7 @@ func (u *UI) live(w http.ResponseWriter, r *http.Request, make func(r *http.Requ
 	}
 }
 
-// first are the first of a list that a page shows, and more is how many others there are.
+// first returns the rows of a list that a page shows. more returns how many rows follow them.
 func first(list any) any {
 	v := reflect.ValueOf(list)
 	return v.Slice(0, min(v.Len(), rowsMost)).Interface()

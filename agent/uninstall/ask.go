@@ -21,7 +21,8 @@ type object = map[string]any
 
 var clean = fault.Clean
 
-// again asks a few times if there is no answer, or one that may pass.
+// again calls ask up to attempts times, with a back-off, while there is no answer, or one that may
+// pass: 429 or 5xx.
 func again(ctx context.Context, ask func() error) error {
 	pause := wait.Backoff{Min: 250 * time.Millisecond, Max: 2 * time.Second}
 	for attempt := 1; ; attempt++ {
@@ -38,7 +39,7 @@ func send(ctx context.Context, c *kube.Client, method, path string, query url.Va
 	return again(ctx, func() error { return c.Send(ctx, method, path, query, content, to) })
 }
 
-// readAll reads all objects of a type with what T has of them.
+// readAll reads all objects of a type, with the fields that T has.
 func readAll[T any](ctx context.Context, c *kube.Client, t gc.Type, s kube.Selection) (all []T, err error) {
 	err = again(ctx, func() error {
 		all = nil
@@ -70,7 +71,7 @@ var (
 	nodeType   = typeOf("v1", "Node")
 )
 
-// pathOf is that of an object, or without a name of all in the namespace.
+// pathOf returns the path of an object or, without a name, of all objects in the namespace.
 func pathOf(t gc.Type, namespace, name string) string {
 	base := "/apis/"
 	if gc.GroupOf(t.APIVersion) == "" {

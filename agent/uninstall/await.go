@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	// podsPerSecond are made by a kube-controller-manager with its defaults.
+	// podsPerSecond is how many pods a kube-controller-manager makes with its defaults.
 	podsPerSecond = 20
 	// progressEach is how often progress is printed although nothing has changed.
 	progressEach = 30 * time.Second
 )
 
-// looks is what was seen of the nodes that are left.
+// looks is what was read about the nodes that are left.
 type looks struct {
 	left []string
-	seen map[string]time.Time // pods, when they were first
-	at   map[string]*status   // nodes
-	none string               // why there is no pod
-	err  error                // of the last look
+	seen map[string]time.Time // by pod: when it was first seen
+	at   map[string]*status   // by node
+	none string               // why there is no pod; "": there is one, or the reason is unknown
+	err  error                // of the latest read of pods
 
-	clean        int // nodes, with those that were clean before
+	clean        int // number of nodes, with those of earlier runs
 	printed      time.Time
 	printedClean int
 }
 
-// total is how many nodes are to be clean.
+// total returns how many nodes have to be clean in the end.
 func (l *looks) total() int { return l.clean + len(l.left) }
 
-// await looks at all pods until each node is clean, or the time is up, or none that is
-// not can be expected to become so.
+// await reads all pods until every node is clean, the time is up, or no other node can be expected
+// to become clean.
 func (u *unloader) await(ctx context.Context, left []string, done *Unloaded) error {
 	l := &looks{left: left, seen: map[string]time.Time{}, clean: done.Clean, printed: u.begun, printedClean: -1}
 	limit := u.o.Timeout + time.Duration(len(left))*time.Second/podsPerSecond
@@ -58,7 +58,7 @@ func (u *unloader) await(ctx context.Context, left []string, done *Unloaded) err
 	}
 }
 
-// look reads all pods with one list, and which nodes there still are.
+// look reads all pods with one list. After the patience, it also reads which nodes still exist.
 func (u *unloader) look(ctx context.Context, l *looks) {
 	var pods []pod
 	pods, l.err = readAll[pod](ctx, u.Client, podType, kube.Selection{Namespace: u.o.Namespace, Labels: runLabel + "=" + u.run})
@@ -72,7 +72,7 @@ func (u *unloader) look(ctx context.Context, l *looks) {
 	if l.none = ""; len(pods) == 0 && l.err == nil {
 		l.none = u.whyNone(ctx)
 	}
-	if time.Since(u.begun) > patience { // some may have gone, or come back
+	if time.Since(u.begun) > patience { // nodes may have been deleted, or added
 		now, err := u.nodes(ctx, u.selection())
 		switch {
 		case err != nil:
@@ -84,7 +84,8 @@ func (u *unloader) look(ctx context.Context, l *looks) {
 	}
 }
 
-// judge takes out the nodes that are clean, and says whether others can be expected to become so.
+// judge counts the nodes that are clean, and removes them from those that are left. It reports
+// whether others can be expected to become clean; if the pods could not be read, it assumes so.
 func (u *unloader) judge(l *looks) (hope bool) {
 	few := l.total() <= mostNamed
 	l.left = slices.DeleteFunc(l.left, func(name string) bool {
@@ -107,8 +108,8 @@ func (u *unloader) judge(l *looks) (hope bool) {
 	return hope || l.err != nil
 }
 
-// count prints progress: of many nodes whenever that changes, of few, which are printed one by
-// one, only if it takes long.
+// count prints progress at least each progressEach. Of many nodes, it also prints the number
+// whenever that changes. A few nodes are printed one by one as they become clean.
 func (u *unloader) count(l *looks) {
 	if (l.total() <= mostNamed || l.clean == l.printedClean) && time.Since(l.printed) < progressEach {
 		return
@@ -131,7 +132,7 @@ func (u *unloader) count(l *looks) {
 		l.clean, l.total(), time.Since(u.begun).Round(time.Second), taken, made-taken, len(l.left)-made)
 }
 
-// whyNone is why there is no pod, if the DaemonSet's controller has reported it.
+// whyNone returns why there is no pod, if the DaemonSet's controller has reported a reason.
 func (u *unloader) whyNone(ctx context.Context) (why string) {
 	s := kube.Selection{Namespace: u.o.Namespace, Fields: "reason=FailedCreate,involvedObject.uid=" + u.uid}
 	events, _ := readAll[struct{ Message string }](ctx, u.Client, typeOf("v1", "Event"), s)
@@ -166,7 +167,8 @@ func (u *unloader) report(l *looks, done *Unloaded) {
 	}
 }
 
-// pauseFor is longer the more there is to look at.
+// pauseFor waits between two reads, longer for more objects, but at most 15 seconds. It returns
+// false if ctx ends.
 func pauseFor(ctx context.Context, n int) bool {
 	return wait.Sleep(ctx, min(time.Second+time.Duration(n)*10*time.Millisecond, 15*time.Second))
 }

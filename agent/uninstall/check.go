@@ -15,41 +15,41 @@ import (
 	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// CheckOptions say what is to be uninstalled, and what may be left as it is.
+// CheckOptions say what will be uninstalled, and what may be left as it is.
 type CheckOptions struct {
 	Config     *rest.Config
-	Agent      bool // ebb-agent is to go: look at the kubelets
-	Controller bool // ebb-controller is to go: look for what waits for a collector
+	Agent      bool // ebb-agent will be uninstalled: check the kubelets
+	Controller bool // ebb-controller will be uninstalled: look for objects that wait for a collector
 
-	OtherCollector  bool     // another garbage collector is at work
+	OtherCollector  bool     // another garbage collector runs
 	LeaveFinalizers bool     // objects may wait forever
 	LeaveImageGC    bool     // kubelets may be left without image garbage collection
-	LeaveNodes      []string // those of these nodes, or unknown
-	LeaveTypes      []string // RESOURCE.GROUP or GROUP/VERSION: not looked at
-	Types           []string // RESOURCE.GROUP: these alone; empty: all
+	LeaveNodes      []string // accept the kubelets of these nodes: handed over, or unknown
+	LeaveTypes      []string // RESOURCE.GROUP or GROUP/VERSION: not read
+	Types           []string // RESOURCE.GROUP: only these are read; empty: all
 
-	Wait time.Duration // for ebb-controller to end what it has begun
+	Wait time.Duration // how long ebb-controller may take to finish deletions that have begun
 
-	// KubeletAccount, NAMESPACE/NAME, is the service account in whose name the kubelets
-	// are asked, unless KubeletProxy: by way of the API server.
+	// KubeletAccount, NAMESPACE/NAME, is the service account with whose token the kubelets are
+	// asked. With KubeletProxy, they are asked through the API server instead.
 	KubeletAccount string
 	KubeletProxy   bool
 
-	Progress io.Writer // nil: nobody wants to know
+	Progress io.Writer // nil: progress is not written
 }
 
-// KubeletAccount is the one that the manifests make.
+// KubeletAccount is the service account that the manifests make.
 const KubeletAccount = "ebb-system/ebb-uninstall-kubelets"
 
 // Refusal is a reason not to uninstall.
 type Refusal struct {
 	ID    string   `json:"id"`    // stable: finalizers, types, collector, image-gc, nodes
-	What  string   `json:"what"`  // was found
-	Found []string `json:"found"` // the first of them
+	What  string   `json:"what"`  // what was found
+	Found []string `json:"found"` // the first mostNamed of these
 	Total int      `json:"total"` // how many there are
 	Why   string   `json:"why"`
-	Fix   []string `json:"fix"`   // each is one to choose
-	Leave []string `json:"leave"` // flags that overrule it
+	Fix   []string `json:"fix"`   // alternatives: one of them is enough
+	Leave []string `json:"leave"` // flags that accept the finding as it is
 }
 
 // Verdict is what Check found.
@@ -58,15 +58,15 @@ type Verdict struct {
 	MayGo    bool      `json:"mayGo"`
 	Refusals []Refusal `json:"refusals"`
 	Notes    []string  `json:"notes"`
-	Types    int       `json:"types"`   // that were read
-	Objects  int       `json:"objects"` // of them
-	Nodes    int       `json:"nodes"`   // that were asked
+	Types    int       `json:"types"`   // types that were read
+	Objects  int       `json:"objects"` // objects of these types
+	Nodes    int       `json:"nodes"`   // nodes whose kubelets were asked
 }
 
 // mostNamed bounds how many of a kind are named.
 const mostNamed = 20
 
-// Check looks whether ebb may go. An error means that it could not look at all.
+// Check finds out whether ebb may be uninstalled. An error means that the check itself failed.
 func Check(ctx context.Context, o CheckOptions) (Verdict, error) {
 	v := Verdict{Format: 1, Refusals: []Refusal{}, Notes: []string{}}
 	if o.Progress == nil {
@@ -91,7 +91,7 @@ func Check(ctx context.Context, o CheckOptions) (Verdict, error) {
 	return v, ctx.Err()
 }
 
-// refuse adds a refusal, in a stable order, if there is anything to refuse for.
+// refuse adds a refusal if found is not empty. It sorts found.
 func (v *Verdict) refuse(r Refusal, found []string) {
 	if r.Total = len(found); r.Total > 0 {
 		slices.Sort(found)
@@ -106,7 +106,7 @@ func (v *Verdict) note(format string, args ...any) {
 	v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
 }
 
-// checkObjects looks for what waits for a garbage collector.
+// checkObjects looks for objects that wait for a garbage collector.
 func (v *Verdict) checkObjects(ctx context.Context, c *kube.Client, o CheckOptions) error {
 	switch {
 	case o.OtherCollector:
@@ -148,7 +148,8 @@ func (v *Verdict) checkObjects(ctx context.Context, c *kube.Client, o CheckOptio
 	return nil
 }
 
-// checkCollector: without any collector nothing goes any more when its owner does.
+// checkCollector looks for another garbage collector. Without any, dependents are not deleted any
+// more when their owner is.
 func (v *Verdict) checkCollector(ctx context.Context, c *kube.Client) {
 	const what = "without one, dependents of deleted owners stay: a deleted Deployment leaves its pods"
 	on, off := managers(ctx, c)
@@ -169,7 +170,8 @@ func (v *Verdict) checkCollector(ctx context.Context, c *kube.Client) {
 	}
 }
 
-// leaveEach names at most a few: more are better mended.
+// leaveEach returns a flag with the names, at most mostNamed of them. If there are more, it is
+// better to fix them.
 func leaveEach(flag string, why map[string]string) string {
 	names := slices.Sorted(maps.Keys(why))
 	for i := range names {

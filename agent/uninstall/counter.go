@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// countEach is how often a counter speaks.
+// countEach is how often a counter prints at most.
 const countEach = 10 * time.Second
 
-// counter says how far work is that takes long.
+// counter prints the progress of work that takes long. It is safe for concurrent use.
 type counter struct {
 	to   io.Writer
 	of   int

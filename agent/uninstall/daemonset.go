@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// cleanup bounds the removal of the DaemonSet; ending is for the pods that were swept,
-	// force for its own.
+	// cleanup bounds the removal of the DaemonSet. ending is how long swept pods have to end. After
+	// force, the DaemonSet's own pods are deleted without a grace period.
 	cleanup, ending, force = 2 * time.Minute, 40 * time.Second, 15 * time.Second
-	// maxNames bounds a DaemonSet that names its nodes: etcd takes 1.5 MiB.
+	// maxNames bounds the names of nodes in a DaemonSet, in bytes: etcd takes 1.5 MiB.
 	maxNames = 256 << 10
 )
 
-// begin makes the DaemonSet for the nodes that are left. One that an earlier run has left
-// shortly before, with the same template and for the same nodes, goes on.
+// begin makes the DaemonSet for the nodes that are left. If a recent run has left one with the same
+// template and for the same nodes, begin resumes it.
 func (u *unloader) begin(ctx context.Context, left []string) error {
 	path := pathOf(daemonSets, u.o.Namespace, setName)
 	var old struct{ Spec struct{ Template template } }
@@ -54,9 +54,9 @@ func (u *unloader) begin(ctx context.Context, left []string) error {
 	return err
 }
 
-// end deletes the DaemonSet and what it has made: there may be no garbage collector any
-// more. Pods have a moment to end, these and those that were swept; those of nodes that
-// are down never do.
+// end deletes the DaemonSet and the objects that it has made, because there may be no garbage
+// collector left. It waits for these pods and for the swept ones to end. Pods of nodes that are
+// down never end: its own are deleted by force, the swept ones are reported.
 func (u *unloader) end(ctx context.Context, done *Unloaded) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanup)
 	defer cancel()

@@ -18,20 +18,20 @@ import (
 	"github.com/ebb-agent/ebb/runtime/wait"
 )
 
-// lookEach is between two looks at what ebb-controller is about to end.
+// lookEach is the pause between two reads of the objects that ebb-controller is about to delete.
 const lookEach = 2 * time.Second
 
-// scan is what there is in the cluster.
+// scan is what was found in the cluster.
 type scan struct {
 	progress       io.Writer
 	mu             sync.Mutex
 	types, objects int
-	waiting        map[gc.Type][]string // for a collector, for people
-	unread         map[string]error     // types, as --leave-type takes them
+	waiting        map[gc.Type][]string // objects that wait for a collector, as text
+	unread         map[string]error     // why types could not be read; named as in --leave-type
 }
 
-// scanAll reads all types, and those in which something waits again until nothing does,
-// or the time is up.
+// scanAll reads all types. Then it reads those with waiting objects again, until no object waits or
+// the time is up.
 func scanAll(ctx context.Context, c *kube.Client, o CheckOptions) (*scan, error) {
 	types, unread, err := discover(ctx, c, o)
 	if err != nil {
@@ -52,7 +52,8 @@ func scanAll(ctx context.Context, c *kube.Client, o CheckOptions) (*scan, error)
 	return s, ctx.Err()
 }
 
-// discover says which types to read, and which versions of groups nobody knows.
+// discover returns the types to read. unread has the named types that are not served, and the group
+// versions whose types are unknown.
 func discover(ctx context.Context, c *kube.Client, o CheckOptions) (types []gc.Type, unread map[string]error, err error) {
 	d, err := c.Discover(ctx)
 	if err != nil {
@@ -78,7 +79,7 @@ func discover(ctx context.Context, c *kube.Client, o CheckOptions) (types []gc.T
 	return types, unread, nil
 }
 
-// read finds what waits for a collector.
+// read finds the objects of these types that wait for a collector.
 func (s *scan) read(ctx context.Context, c *kube.Client, types []gc.Type) {
 	s.waiting = make(map[gc.Type][]string)
 	were := newCounter(s.progress, len(types), "types were read")
@@ -106,7 +107,7 @@ func (s *scan) read(ctx context.Context, c *kube.Client, types []gc.Type) {
 	})
 }
 
-// isCollectors: nobody but a garbage collector takes these away.
+// isCollectors reports whether only a garbage collector removes this finalizer.
 func isCollectors(finalizer string) bool {
 	return finalizer == gc.OrphanFinalizer || finalizer == gc.ForegroundFinalizer
 }

@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// nodeTime is for one kubelet, nodesTime for all: the chart's Job has five minutes, and
-	// must say what it has found.
+	// nodeTime bounds the request to one kubelet, nodesTime those to all. The chart's Job has five
+	// minutes, and must report what it has found.
 	nodeTime, nodesTime = 10 * time.Second, 3 * time.Minute
-	// handedOver is the setting of a kubelet that removes no images for space.
+	// handedOver is the imageGCHighThresholdPercent of a kubelet that removes no images for space.
 	handedOver = 100
 )
 
-// node is what is read of one.
+// node has the fields of a Node that are read here.
 type node struct {
 	Metadata struct {
 		Name   string
@@ -64,8 +64,9 @@ func (v *Verdict) checkKubelets(ctx context.Context, c *kube.Client, o CheckOpti
 	return ctx.Err()
 }
 
-// askAll asks at most sixteen at a time, so that a few that are dead hold up no others, and
-// stops in time.
+// askAll asks at most sixteen kubelets at a time, so that a few dead ones do not delay the others.
+// It stops after nodesTime. Both results are by node: over has the setting that leaves images to
+// ebb, unknown why a kubelet did not answer.
 func askAll(ctx context.Context, nodes []node, ask askKubelet, asked *counter) (over, unknown map[string]string) {
 	over, unknown = make(map[string]string), make(map[string]string)
 	ctx, cancel := context.WithTimeoutCause(ctx, nodesTime, fmt.Errorf("not all kubelets answered within %s", nodesTime))
@@ -126,9 +127,9 @@ func (v *Verdict) refuseNodes(over, unknown map[string]string, proxy bool) {
 
 type askKubelet func(context.Context, node) (kubelet.Settings, error)
 
-// asker makes what asks a kubelet for its configuration. Kubelets, since 1.33, tell /configz
-// from the rest; the API server does not, so that its way needs nodes/proxy, with which
-// commands can be run on nodes.
+// asker returns the function that asks a kubelet for its configuration. Kubelets since 1.33
+// authorize /configz apart from the rest. The API server does not: a request through it needs
+// nodes/proxy, a right that can also run commands on nodes.
 func asker(ctx context.Context, c *kube.Client, o CheckOptions) (askKubelet, error) {
 	if o.KubeletProxy {
 		return func(ctx context.Context, n node) (s kubelet.Settings, err error) {
@@ -151,9 +152,9 @@ func asker(ctx context.Context, c *kube.Client, o CheckOptions) (askKubelet, err
 	}, err
 }
 
-// tokenOf makes a token to ask kubelets with. Most of them sign their certificates themselves,
-// so that theirs is not checked, as the API server does not by default. So the
-// token must be of an account that may do nothing else: a node could use it.
+// tokenOf makes a token to ask kubelets with. Most kubelets sign their certificates themselves, so
+// these are not verified; by default the API server does not verify them either. A node could use
+// the token, so its account must have no other rights.
 func tokenOf(ctx context.Context, c *kube.Client, account string) (string, error) {
 	namespace, name, ok := strings.Cut(account, "/")
 	if !ok {

@@ -10,9 +10,9 @@ import (
 	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// managers looks for kube-controller-managers that run as pods, and says which of them
-// collect garbage by their arguments and which do not. That they cannot be seen (managed control
-// planes, missing rights) is no error: it is the usual case.
+// managers looks for kube-controller-managers that run as pods. By their arguments, those in on
+// collect garbage and those in off do not. It is no error that none can be seen (managed control
+// planes, missing rights): that is the usual case.
 func managers(ctx context.Context, c *kube.Client) (on, off []string) {
 	type manager struct {
 		Metadata struct{ Name string }
@@ -36,8 +36,8 @@ func managers(ctx context.Context, c *kube.Client) (on, off []string) {
 	return on, off
 }
 
-// collects reads a kube-controller-manager's command line, which may be of any version.
-// why is the argument that switches it off.
+// collects reads the command line of a kube-controller-manager of any version, and reports whether
+// it collects garbage. why is the argument that switches the collector off.
 func collects(args []string) (yes bool, why string) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// pod is what is read of one.
+// pod has the fields of a Pod that are read here.
 type pod struct {
 	Metadata struct{ Name string }
 	Spec     struct {
@@ -37,7 +37,7 @@ type pod struct {
 	}
 }
 
-// node is where the pod is, or, while it is not bound, where it is to be.
+// node returns the node of the pod. Before the pod is bound, that is the node in its affinity.
 func (p *pod) node() string {
 	for _, term := range p.Spec.Affinity.NodeAffinity.Required.NodeSelectorTerms {
 		for _, field := range term.MatchFields {
@@ -47,7 +47,7 @@ func (p *pod) node() string {
 	return p.Spec.NodeName
 }
 
-// status is what a pod tells of its node.
+// status is the state of a node, as its pod shows it.
 type status struct {
 	pod           string
 	taken         bool // by its kubelet

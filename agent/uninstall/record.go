@@ -20,28 +20,29 @@ import (
 )
 
 const (
-	// resumable is how long after its beginning a run may be gone on with. Later, ebb
-	// may have been there again: nodes that were clean are cleared once more.
+	// resumable is how long after its start a run may be resumed. Later, ebb may have been
+	// installed again: nodes that were clean are cleaned once more.
 	resumable = 15 * time.Minute
-	// maxRecord bounds the names that are remembered.
+	// maxRecord bounds the recorded names, in bytes before compression.
 	maxRecord = 8 << 20
 )
 
-// record is what a run leaves for the next one: the nodes that are clean. It names these,
-// not those that are left, so that a Node that was away meanwhile is not forgotten.
+// record is what a run leaves for the next one: the nodes that are clean. It does not name those
+// that are left, so that a Node that was absent for a while is not forgotten.
 type record struct {
 	Metadata   struct{ CreationTimestamp time.Time }
-	Data       struct{ Run string }   `json:"data"`       // stamp of the first run that it is of
-	BinaryData struct{ Clean []byte } `json:"binaryData"` // names, packed
+	Data       struct{ Run string }   `json:"data"`       // stamp of the first run in it
+	BinaryData struct{ Clean []byte } `json:"binaryData"` // names of nodes, compressed
 }
 
-// stamp names a run by its beginning and by what it does.
+// stamp identifies a run by its start and by what it does.
 func stamp(begun time.Time, what ...any) string {
 	sum := sha256.Sum256(fmt.Append(nil, what...))
 	return fmt.Sprintf("%d-%x", begun.Unix(), sum[:8])
 }
 
-// begunAt is when a run began that does the same, and may be gone on with.
+// begunAt returns when a run started. ok reports whether that run does the same as what, and may be
+// resumed.
 func begunAt(run string, what ...any) (at time.Time, ok bool) {
 	text, _, _ := strings.Cut(run, "-")
 	seconds, err := strconv.ParseInt(text, 10, 64)
@@ -49,8 +50,8 @@ func begunAt(run string, what ...any) (at time.Time, ok bool) {
 	return at, err == nil && run == stamp(at, what...) && time.Since(at).Abs() <= resumable
 }
 
-// recall reads which nodes earlier runs have cleared, unless ebb was there since. Without that
-// nodes are cleared once more, which does no harm.
+// recall reads which nodes earlier runs have cleaned, unless ebb was installed since. If it cannot,
+// nodes are cleaned once more, which does no harm.
 func (u *unloader) recall(ctx context.Context) {
 	u.known, u.since = map[string]bool{}, u.begun
 	if u.fresh {
@@ -70,7 +71,7 @@ func (u *unloader) recall(ctx context.Context) {
 	}
 }
 
-// take believes a record, unless a DaemonSet has made pods since: that may have been ebb's,
+// take uses a record, unless another DaemonSet has made pods since: it may have been ebb's,
 // installed again.
 func (u *unloader) take(ctx context.Context, r record, at time.Time) error {
 	names, err := unpack(r.BinaryData.Clean)
@@ -97,7 +98,7 @@ func (u *unloader) take(ctx context.Context, r record, at time.Time) error {
 	return nil
 }
 
-// remember writes which nodes are clean now, before the DaemonSet and its pods go.
+// remember writes which nodes are clean now, before the DaemonSet and its pods are deleted.
 func (u *unloader) remember(ctx context.Context) {
 	if len(u.known) == 0 {
 		return
@@ -113,7 +114,7 @@ func (u *unloader) remember(ctx context.Context) {
 	}
 }
 
-// forget deletes the record once there is nothing that it would spare a next run.
+// forget deletes the record when all nodes are clean: the next run could skip none.
 func (u *unloader) forget(ctx context.Context) {
 	all, err := u.nodes(ctx, kube.Selection{Labels: u.o.NodeSelector})
 	if err != nil || len(u.unknown(all)) > 0 {
@@ -125,7 +126,7 @@ func (u *unloader) forget(ctx context.Context) {
 	}
 }
 
-// unknown are those of some nodes that no run is known to have cleared.
+// unknown returns those of the nodes that no run is known to have cleaned.
 func (u *unloader) unknown(nodes []string) []string {
 	return slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return u.known[name] })
 }

@@ -10,7 +10,8 @@ import (
 	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// owners are no more when there is nothing that is swept of these; dependents go then.
+// owners are the types that must be deleted before sweep deletes dependents: ebb is still installed
+// while one of ebb's is there.
 var (
 	owners     = []gc.Type{daemonSets, typeOf("apps/v1", "Deployment"), typeOf("v1", "Service")}
 	dependents = []gc.Type{typeOf("apps/v1", "ReplicaSet"), podType, revisions, typeOf("discovery.k8s.io/v1", "EndpointSlice")}
@@ -24,7 +25,7 @@ func (u *unloader) list(ctx context.Context, t gc.Type, labels string) ([]kube.L
 	return all, nil
 }
 
-// swept are those that may be swept: what unloads may not.
+// swept returns the objects that may be swept. The objects that unload makes are not among them.
 func (u *unloader) swept(ctx context.Context, t gc.Type) ([]kube.ListedObject, error) {
 	if u.o.Sweep == "" {
 		return nil, nil
@@ -32,8 +33,8 @@ func (u *unloader) swept(ctx context.Context, t gc.Type) ([]kube.ListedObject, e
 	return u.list(ctx, t, u.o.Sweep+",!"+unloadLabel)
 }
 
-// sweep deletes what was ebb's in its namespace and has lost its owner. If there is anything
-// that is not going already, ebb was here since the last run.
+// sweep deletes ebb's objects in its namespace that have lost their owner. If one of them is not
+// being deleted already, ebb was installed since the last run.
 func (u *unloader) sweep(ctx context.Context, done *Unloaded) error {
 	for _, t := range owners {
 		all, err := u.swept(ctx, t)
@@ -44,7 +45,7 @@ func (u *unloader) sweep(ctx context.Context, done *Unloaded) error {
 			return fmt.Errorf("%w: %s %s is there: delete it first (helm uninstall, or kubectl delete)", ErrInstalled, t.Kind, clean(all[0].Name))
 		}
 	}
-	for _, name := range u.o.Leases { // nobody owns them
+	for _, name := range u.o.Leases { // Leases have no owner
 		u.remove(ctx, typeOf("coordination.k8s.io/v1", "Lease"), gc.Object{Name: name}, done)
 	}
 	u.fresh = len(done.Swept) > 0
@@ -63,15 +64,15 @@ func (u *unloader) sweep(ctx context.Context, done *Unloaded) error {
 	return ctx.Err()
 }
 
-// lost tells whether an object belonged to types of which nothing is left. What belongs to
-// others (the Job that this may be), or to nobody, is left alone.
+// lost reports whether all owners of an object are of types of which nothing is left. Objects of
+// other owners (the Job that this may be), or without an owner, are left alone.
 func lost(references []gc.Reference) bool {
 	return len(references) > 0 && !slices.ContainsFunc(references, func(r gc.Reference) bool {
 		return !slices.Contains([]string{"DaemonSet", "Deployment", "ReplicaSet", "Service"}, r.Kind)
 	})
 }
 
-// remove deletes one object, if it is still the same.
+// remove deletes an object, if it still has the same UID.
 func (u *unloader) remove(ctx context.Context, t gc.Type, o gc.Object, done *Unloaded) {
 	options := deleteOptions()
 	if o.UID != "" {
@@ -82,7 +83,7 @@ func (u *unloader) remove(ctx context.Context, t gc.Type, o gc.Object, done *Unl
 	case err == nil:
 		done.Swept = append(done.Swept, t.Kind+" "+clean(o.Name))
 		u.say("%s %s deleted", t.Kind, clean(o.Name))
-	case code != http.StatusNotFound && code != http.StatusConflict: // then a collector was faster
+	case code != http.StatusNotFound && code != http.StatusConflict: // with these, a collector was faster
 		done.Left, done.refused = append(done.Left, clean(err.Error())), true
 	}
 }

@@ -13,17 +13,17 @@ import (
 
 const (
 	setName = "ebb-unload"
-	// unloadLabel is on all that an unload makes, runLabel on the pods of one run.
+	// unloadLabel is on all objects that unload makes, runLabel on the pods of one run.
 	unloadLabel = "ebb-agent.github.io/unload"
 	runLabel    = "ebb-agent.github.io/unload-run"
-	// maxTemplate bounds the file.
+	// maxTemplate bounds the file, in bytes.
 	maxTemplate = 256 << 10
 )
 
-// builtin is used when no template is given. The pod sees the node's whole file
-// system, because a state directory can be removed only from above it, and needs no
-// capability but that of making it its root. It has the node's network only because it
-// needs none: nothing has to be set up that could be broken.
+// builtin is used when no template is given. The pod sees the node's whole file system, because a
+// state directory can be removed only from above it. It needs no capability but the one to make
+// that file system its root. It has the node's network because it needs no network: so no pod
+// network has to be set up, which could be broken.
 const builtin = `
 apiVersion: v1
 kind: Pod
@@ -51,14 +51,14 @@ spec:
     hostPath: {path: /}
 `
 
-// template is a v1 Pod with one container, which unloads.
+// template is a v1 Pod with one container, which runs ebb-agent unload.
 type template struct {
 	APIVersion, Kind string
 	Metadata         struct{ Labels, Annotations map[string]string }
 	Spec             object
 }
 
-// readTemplate checks what it needs of a template.
+// readTemplate reads the template and checks the fields that unload needs.
 func readTemplate(o UnloadOptions) (t template, err error) {
 	text := o.Template
 	if len(text) == 0 {
@@ -70,7 +70,7 @@ func readTemplate(o UnloadOptions) (t template, err error) {
 	if len(text) > maxTemplate {
 		return t, fmt.Errorf("template: more than %d KiB", maxTemplate>>10)
 	}
-	if err = yaml.UnmarshalStrict(text, &object{}); err == nil { // no key twice
+	if err = yaml.UnmarshalStrict(text, &object{}); err == nil { // refuses duplicate keys
 		err = yaml.Unmarshal(text, &t)
 	}
 	containers, _ := t.Spec["containers"].([]any)
@@ -91,13 +91,13 @@ func readTemplate(o UnloadOptions) (t template, err error) {
 	return t, nil
 }
 
-func (t *template) unload() object { return t.Spec["containers"].([]any)[0].(object) } // readTemplate has looked
+func (t *template) unload() object { return t.Spec["containers"].([]any)[0].(object) } // see readTemplate
 
-// text of a field of the container.
+// text returns a field of the container, or "" if it has no text.
 func (t *template) text(field string) string { s, _ := t.unload()[field].(string); return s }
 
-// daemonSet has the template's container as an init container, and another one that
-// stays: a DaemonSet's pod may not end.
+// daemonSet returns a DaemonSet with the template's container as an init container. Another
+// container stays, because the pod of a DaemonSet may not end.
 func (t *template) daemonSet(o UnloadOptions, run string) (object, error) {
 	affinity, err := nodeAffinity(o)
 	if err != nil {
@@ -132,7 +132,7 @@ var operators = map[selection.Operator]string{
 	selection.Exists: "Exists", selection.DoesNotExist: "DoesNotExist", selection.GreaterThan: "Gt", selection.LessThan: "Lt",
 }
 
-// nodeAffinity means the nodes that are named, or those of the selector.
+// nodeAffinity selects the named nodes or, if none is named, those of the selector.
 func nodeAffinity(o UnloadOptions) (object, error) {
 	requirements, err := labels.ParseToRequirements(o.NodeSelector)
 	if err != nil {

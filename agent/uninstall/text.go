@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// WriteVerdict tells a verdict to a person. say is how flags are given where nobody
-// can add them (a hook): a command, to which literals are added; empty elsewhere.
+// WriteVerdict writes a verdict for a person. say is for a hook, where a person cannot add flags:
+// it is the command that sets them, to which --from-literal is appended. Elsewhere it is empty.
 func WriteVerdict(w io.Writer, v Verdict, say string) error {
 	var b strings.Builder
 	for _, r := range v.Refusals {
@@ -39,7 +39,7 @@ func WriteVerdict(w io.Writer, v Verdict, say string) error {
 	return err
 }
 
-// spell writes a flag, or the command that has the same effect for a hook.
+// spell returns a flag, or the command that has the same effect for a hook.
 func spell(flag, say string) string {
 	if say == "" {
 		return flag
@@ -51,12 +51,12 @@ func spell(flag, say string) string {
 	return fmt.Sprintf("%s --from-literal=%s=%s", say, Variable(strings.TrimPrefix(name, "--")), value)
 }
 
-// Variable is the environment's name of a flag.
+// Variable returns the name of the environment variable for a flag.
 func Variable(flag string) string {
 	return "EBB_UNINSTALL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// WriteUnloaded writes the outcome; each node was printed when it was done.
+// WriteUnloaded writes the outcome of Unload, without the clean nodes.
 func WriteUnloaded(w io.Writer, u Unloaded) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d nodes are clean, %d are not; %d objects of ebb deleted in its namespace, %d left.\n",

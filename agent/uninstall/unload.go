@@ -15,27 +15,28 @@ import (
 )
 
 const (
-	// patience is for a kubelet that does not take its pod.
+	// patience is how long a kubelet has to take its pod.
 	patience = 90 * time.Second
-	// restarts of what has failed, before each of which its kubelet waits longer, are enough.
+	// restarts is after how many restarts a failed container is given up. The kubelet waits longer
+	// before each restart.
 	restarts = 2
 )
 
-// UnloadOptions say where, and how.
+// UnloadOptions say which nodes are cleaned, and how.
 type UnloadOptions struct {
 	Config       *rest.Config
 	Namespace    string
-	Template     []byte   // of the pods; empty: the one that Image makes
+	Template     []byte   // of the pods; empty: builtin, with Image
 	Image        string   // with ebb-agent in it
-	Nodes        []string // these alone; empty: all that NodeSelector means
+	Nodes        []string // only these; empty: all that NodeSelector selects
 	NodeSelector string   // labels
 	Timeout      time.Duration
-	Sweep        string   // labels of what was ebb's in Namespace; empty: nothing is swept
-	Leases       []string // names, in Namespace
+	Sweep        string   // labels of ebb's objects in Namespace; empty: nothing is swept
+	Leases       []string // names of Leases to delete, in Namespace
 	Progress     io.Writer
 }
 
-// Validate says whether they make sense; nothing is asked for that.
+// Validate checks the options. It sends no request.
 func (o UnloadOptions) Validate() error {
 	if o.Namespace == "" {
 		return errors.New("--namespace: say where the pods are to be made")
@@ -54,34 +55,35 @@ const (
 	NotInTime = "not in time" // the node is not reachable, or too slow
 )
 
-// NodeResult is how it went on one node.
+// NodeResult is the outcome on one node.
 type NodeResult struct {
 	Node   string `json:"node"`
 	Result string `json:"result"`
 	Says   string `json:"says,omitempty"`
 }
 
-// Unloaded is how it went.
+// Unloaded is the outcome of [Unload].
 type Unloaded struct {
 	Format int          `json:"format"` // 1
 	Clean  int          `json:"clean"`
-	Nodes  []NodeResult `json:"nodes"` // that are not clean
-	Swept  []string     `json:"swept"` // in the namespace
-	Left   []string     `json:"left"`  // there, with the reason
-	Later  []string     `json:"later"` // commands for what is left
+	Nodes  []NodeResult `json:"nodes"` // those that are not clean
+	Swept  []string     `json:"swept"` // objects deleted in the namespace
+	Left   []string     `json:"left"`  // objects left there, with the reason
+	Later  []string     `json:"later"` // commands to clean what is left
 
-	refused bool // to delete what is left
+	refused bool // a request to delete an object in Left was refused
 }
 
-// AllClean tells whether nothing is left.
+// AllClean reports whether nothing is left.
 func (u *Unloaded) AllClean() bool { return len(u.Nodes) == 0 && len(u.Left) == 0 }
 
-// Failed tells whether something could not be done, besides what did not answer in time.
+// Failed reports whether something could not be done. A node that did not answer in time does not
+// count.
 func (u *Unloaded) Failed() bool {
 	return u.refused || slices.ContainsFunc(u.Nodes, func(n NodeResult) bool { return n.Result == Failed })
 }
 
-// ErrInstalled: what was to be taken away is still wanted.
+// ErrInstalled is the error of [Unload] while ebb is still installed.
 var ErrInstalled = errors.New("ebb is still installed")
 
 type unloader struct {
@@ -90,16 +92,16 @@ type unloader struct {
 	template template
 	begun    time.Time
 	run, uid string // the value of runLabel, and the DaemonSet's UID
-	fresh    bool   // ebb was there since the last run
+	fresh    bool   // ebb was installed since the last run
 
-	known map[string]bool // nodes that are clean, as this run or earlier ones have seen
-	since time.Time       // the first of these began
+	known map[string]bool // nodes that this run or an earlier one has found clean
+	since time.Time       // start of the first of these runs
 }
 
 func (u *unloader) say(format string, args ...any) { fmt.Fprintf(u.o.Progress, format+"\n", args...) }
 
-// Unload runs ebb-agent unload on each node that no run before has cleared. An error means that
-// it did not begin, or was interrupted: called again, it goes on.
+// Unload runs ebb-agent unload on each node that no earlier run has cleaned. An error means that it
+// did not start, or was interrupted. Another call continues an interrupted run.
 func Unload(ctx context.Context, o UnloadOptions) (Unloaded, error) {
 	done := Unloaded{Format: 1, Nodes: []NodeResult{}, Swept: []string{}, Left: []string{}, Later: []string{}}
 	if err := o.Validate(); err != nil {
@@ -135,7 +137,7 @@ func Unload(ctx context.Context, o UnloadOptions) (Unloaded, error) {
 	return done, nil
 }
 
-// unload clears those nodes that are left.
+// unload cleans the nodes that are left.
 func (u *unloader) unload(ctx context.Context, nodes []string, done *Unloaded) error {
 	left := nodes
 	if len(u.o.Nodes) == 0 {
@@ -156,7 +158,7 @@ func (u *unloader) unload(ctx context.Context, nodes []string, done *Unloaded) e
 	return nil
 }
 
-// wanted are the nodes to clear.
+// wanted returns the nodes to clean.
 func (u *unloader) wanted(ctx context.Context) ([]string, error) {
 	all, err := u.nodes(ctx, u.selection())
 	if err != nil || len(u.o.Nodes) == 0 {
@@ -170,7 +172,7 @@ func (u *unloader) wanted(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(u.o.Nodes, name) }), nil
 }
 
-// selection has these nodes, and perhaps others.
+// selection selects the nodes to clean. If nodes are named, it selects all.
 func (u *unloader) selection() kube.Selection {
 	if len(u.o.Nodes) > 0 {
 		return kube.Selection{}

@@ -1,6 +1,6 @@
-// Command ebb-agent keeps the image filesystem of one Kubernetes node low: it
-// removes unused container images, least recently used first, when the disk
-// reaches a threshold and only as far as needed.
+// Command ebb-agent keeps the image filesystem of one Kubernetes node from filling up. When the
+// disk reaches a threshold, it removes unused container images, least recently used first, and only
+// as many as needed.
 package main
 
 import (
@@ -115,7 +115,7 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// configFile is the configuration that a command is given.
+// configFile is the configuration file of a command.
 type configFile struct{ path string }
 
 func (c *configFile) flag(f *pflag.FlagSet) {
@@ -129,14 +129,14 @@ func (c *configFile) load() (config.Config, error) {
 	return config.Load(c.path)
 }
 
-// handOver is how long an agent waits for its predecessor, which may still be
-// writing its state, before it refuses to be the second one.
+// handOver is how long an agent waits for its predecessor, which may still be writing its state.
+// After that it refuses to run as a second agent.
 const handOver = 2 * time.Second
 
-// askUninstalled is how long an agent that stops waits for the API server.
+// askUninstalled is how long an agent that stops waits for the API server's answer.
 const askUninstalled = 3 * time.Second
 
-// dial connects to the runtime, which is looked for anew each time: it may come
+// dial connects to the runtime. It searches for the socket each time, because the runtime may start
 // after the agent.
 func dial(ctx context.Context, configured string, log *slog.Logger) (node.Runtime, error) {
 	socket, err := layout.Socket(configured)
@@ -171,9 +171,9 @@ func serve(ctx context.Context, cfg config.Config, file string, stderr io.Writer
 	return err
 }
 
-// uninstalled reports whether ebb is being removed from the cluster, so that nobody will use what an
-// agent leaves in the kernel for the next one. The chart names the DaemonSet where it gives the
-// right to look at it.
+// uninstalled reports whether ebb is being removed from the cluster. Then no later agent will use
+// what this one leaves in the kernel. The chart sets DAEMONSET_NAME if it grants the right to read
+// the DaemonSet.
 func uninstalled(api *kube.APIServer, log *slog.Logger) bool {
 	name := os.Getenv("DAEMONSET_NAME")
 	if name == "" {
@@ -190,7 +190,8 @@ func uninstalled(api *kube.APIServer, log *slog.Logger) bool {
 	return reason != ""
 }
 
-// work runs the agent until ctx is done. It returns the API server if pods are asked there.
+// work runs the agent until ctx is done. It returns the API server if that is the source of pods,
+// else nil.
 func work(ctx context.Context, cfg config.Config, file string, log *slog.Logger) (*kube.APIServer, error) {
 	program.LogStart(log, cfg.Mode == config.ModeEnforce, file)
 	debug.SetGCPercent(gcPercent)
@@ -237,7 +238,7 @@ func work(ctx context.Context, cfg config.Config, file string, log *slog.Logger)
 	return api, agent.Run(ctx)
 }
 
-// podSource makes what knows the pods of this node; nil if nobody is to be asked.
+// podSource makes the source of this node's pods; nil if none is configured.
 func podSource(c config.Pods) (pods.Source, error) {
 	switch c.Source {
 	case config.PodsFromKubelet:
@@ -260,8 +261,8 @@ var heatModes = map[string]bpf.HeatMode{
 	config.HeatAuto: bpf.HeatAuto, config.HeatOff: bpf.HeatOff, config.HeatReads: bpf.HeatReads,
 }
 
-// loadProbes loads the kernel programs. Without them the agent still works, so
-// an error is only passed on to be printed.
+// loadProbes loads the kernel programs. The agent also works without them, so the error is for the
+// log, except [bpf.ErrInUse].
 func loadProbes(ctx context.Context, cfg config.Config, log *slog.Logger) (*bpf.Probes, error) {
 	if !cfg.Kernel.Enabled {
 		return nil, errors.New("switched off by kernel.enabled")
@@ -269,6 +270,6 @@ func loadProbes(ctx context.Context, cfg config.Config, log *slog.Logger) (*bpf.
 	probes, err := bpf.Load(ctx, bpf.Options{
 		PinDir: cfg.Kernel.PinDirectory, NoWriters: cfg.Writers.Top == 0, Heat: heatModes[cfg.Kernel.LayerHeat], Logger: log,
 	})
-	debug.FreeOSMemory() // parsing the kernel's type information takes a lot, once
+	debug.FreeOSMemory() // parsing BTF takes much memory, once
 	return probes, err
 }

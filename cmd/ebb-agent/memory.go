@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gcPercent trades some CPU time, of which the agent hardly uses any, for memory,
-// which it has on every node: the heap may grow by half before it is collected.
+// gcPercent trades CPU time, of which the agent uses little, for memory, which it uses on every
+// node. The heap may grow by half before it is collected.
 const gcPercent = 50
 
-// slim gives back what only the start needs: the heap in which all was read for the first
-// time, and the pages of this program that did it.
+// slim releases what only the start needs: the heap of the first full read, and the program's pages
+// that ran then.
 func slim(log *slog.Logger) {
 	debug.FreeOSMemory()
 	if err := releaseProgram(); err != nil {
@@ -24,9 +24,9 @@ func slim(log *slog.Logger) {
 	}
 }
 
-// releaseProgram unmaps the pages of the program's code and constants. They are
-// clean and stay in the page cache: what is needed again costs a minor fault for
-// each 64 KiB. Two thirds are not.
+// releaseProgram unmaps the pages of the program's code and constants. They are clean and stay in
+// the page cache. If pages are needed again, each 64 KiB costs a minor fault. Two thirds are not
+// needed again.
 func releaseProgram() error {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -50,8 +50,8 @@ func releaseProgram() error {
 	return lines.Err()
 }
 
-// programPages reads a line of /proc/self/maps; ok if it is a private mapping of
-// that file which is never written to. What was written is not in the file.
+// programPages parses a line of /proc/self/maps. ok reports whether it is a private mapping of file
+// that is never written to. Pages that were written are not in the file.
 func programPages(line, file string) (from, to uintptr, ok bool) {
 	var mode, offset, device string
 	var inode uint64

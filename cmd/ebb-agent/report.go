@@ -53,7 +53,7 @@ func reportCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// probeReport says what is in the kernel, as text for people or as JSON.
+// probeReport writes what is in the kernel, as text for people or as JSON.
 func probeReport(ctx context.Context, pinDir, output string, w io.Writer) error {
 	if output != "text" && output != "json" {
 		return fmt.Errorf("--output: %q is neither text nor json", output)
@@ -112,8 +112,7 @@ func programTable(b *strings.Builder, r *bpf.Report) {
 	}
 }
 
-// reasons collects what is wrong, each thing once, with the objects or programs
-// it is wrong with.
+// reasons returns each problem once, with the objects or programs that have it.
 func reasons(r *bpf.Report) []string {
 	var order []string
 	who := map[string][]string{}
@@ -178,7 +177,7 @@ func dash(s string) string {
 	return clean(s)
 }
 
-// count leaves a blank where nothing was counted.
+// count formats a count; "-" if nothing was counted.
 func count(n uint64) string {
 	if n == 0 {
 		return "-"
@@ -186,7 +185,8 @@ func count(n uint64) string {
 	return fmt.Sprint(n)
 }
 
-// clean keeps a line a line: names of pins are whatever somebody called them.
+// clean replaces control characters with spaces, so that a name does not break its line. Names of
+// pins are untrusted.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

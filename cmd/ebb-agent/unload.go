@@ -26,7 +26,7 @@ const unloadExamples = `  # after the last stop, with the configuration of the a
   # the same, but keep the last uses of images for a later installation
   ebb-agent unload --config /etc/ebb/agent.yaml --keep-state`
 
-// leaving is how an unload goes about it.
+// leaving has the flags of unload.
 type leaving struct {
 	root string
 	wait time.Duration

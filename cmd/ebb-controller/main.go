@@ -1,6 +1,5 @@
-// Command ebb-controller collects the objects of a Kubernetes cluster whose owners
-// are gone: background, foreground and orphan cascades, as the API server asks for
-// them.
+// Command ebb-controller deletes the objects of a Kubernetes cluster whose owners are gone. It
+// supports background, foreground and orphan deletion, as the API server requests them.
 package main
 
 import (
@@ -119,7 +118,7 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// serve runs the controller until ctx is done, or the Lease was lost.
+// serve runs the controller until ctx is done, or until the Lease is lost.
 func serve(ctx context.Context, cfg config.Config, f flags, stderr io.Writer) error {
 	log := program.Logger(cfg.Log.Level, cfg.Log.Format, stderr)
 	program.LogStart(log, cfg.Mode == config.Enforce, f.file)
@@ -173,8 +172,7 @@ func elect(ctx context.Context, api *rest.Config, l config.LeaderElection, log *
 	return err
 }
 
-// reload takes the configuration over again at each SIGHUP. One that is wrong
-// changes nothing.
+// reload loads the configuration again at each SIGHUP. An invalid one changes nothing.
 func reload(ctx context.Context, file string, c *cluster.Controller, log *slog.Logger) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
@@ -219,6 +217,6 @@ func clusterConfig(kubeconfig string) (*rest.Config, error) {
 	return c, nil
 }
 
-// gcPercent trades CPU time for memory: the graph and what collectors keep are most of the
-// live heap, and do not become garbage.
+// gcPercent trades CPU time for memory. Most of the live heap is the graph and the collectors'
+// state, which do not become garbage.
 const gcPercent = 50

@@ -28,10 +28,10 @@ func (c *apiAccess) loader() clientcmd.ClientConfig {
 	return proxied{clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context})}
 }
 
-// proxied takes the environment's proxy, too, where the kubeconfig names none.
+// proxied uses the environment's proxy if the kubeconfig names none.
 type proxied struct{ kubeconfig }
 
-type kubeconfig = clientcmd.ClientConfig // an embedded field may not be called as its method is
+type kubeconfig = clientcmd.ClientConfig // a field and a method may not have the same name
 
 func (p proxied) ClientConfig() (*rest.Config, error) {
 	config, err := p.kubeconfig.ClientConfig()
@@ -49,11 +49,11 @@ func (c *apiAccess) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// access is that, and how the answer is written.
+// access is apiAccess, with the format of the output.
 type access struct {
 	apiAccess
 	output  string
-	outputs []string // what there is; nil: textOrJSON
+	outputs []string // formats that the command has; nil: textOrJSON
 }
 
 var (
@@ -91,7 +91,7 @@ func (a *access) config() (*rest.Config, error) {
 	return a.apiAccess.config()
 }
 
-// tell writes an answer, and ends the command with bad unless all is well.
+// tell writes an answer, as text or as JSON. It returns bad unless well.
 func (a *access) tell(w io.Writer, answer any, text func() error, well bool, bad exitCode) error {
 	if a.output == "json" {
 		text = func() error { return writeJSON(w, answer) }

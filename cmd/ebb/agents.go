@@ -11,7 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/stdio"
 )
 
-// nodeTimeout is how long an agent may take to answer unless somebody says otherwise.
+// nodeTimeout is the default of --timeout: how long an agent may take to answer.
 const nodeTimeout = 10 * time.Second
 
 // agentRights is in the help of all commands that ask agents.
@@ -43,7 +43,7 @@ func (a *agentAccess) flags(cmd *cobra.Command) {
 	}
 }
 
-// connect finds the API server, or the socket. The caller must close the desk.
+// connect returns a desk for the API server, or for the socket. The caller must close it.
 func (a *agentAccess) connect() (*desk.Desk, error) {
 	o := desk.Options{Namespace: a.namespace, Nodes: a.nodes, Socket: a.socket, Version: program.Version()}
 	if err := a.checkOutput(); err != nil {
@@ -58,8 +58,8 @@ func (a *agentAccess) connect() (*desk.Desk, error) {
 	return desk.New(o)
 }
 
-// askAgents asks all agents that are meant. An error says that it is not known which these
-// are; each one's answer, or why there is none, is its result.
+// askAgents asks all selected agents. Each result has an agent's answer, or why there is none. The
+// error is not nil if the agents cannot be listed, or if ctx has ended.
 func askAgents[T any](ctx context.Context, a *agentAccess, ask func(context.Context, *desk.Client) (T, error)) ([]desk.Result[T], error) {
 	d, err := a.connect()
 	if err != nil {

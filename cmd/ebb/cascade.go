@@ -88,8 +88,8 @@ func cascadeCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// askController has the controller answer. It needs no kubeconfig, and so knows no
-// namespace of a context.
+// askController asks a running controller. It reads no kubeconfig, so that without --namespace the
+// namespace is default.
 func askController(cmd *cobra.Command, address string, q preview.Query) (preview.Answer, error) {
 	for _, other := range []string{"kubeconfig", "context", "config"} {
 		if cmd.Flags().Changed(other) {

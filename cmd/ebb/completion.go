@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// completionWait is how long a person who pressed a key waits.
+	// completionWait bounds a completion: a person has pressed a key, and waits.
 	completionWait = 2 * time.Second
-	// mostCompleting is how many nodes are asked then.
+	// mostCompleting is how many nodes a completion asks for images.
 	mostCompleting = 3
 	mostNodes      = 10_000
 )
 
-// completion asks the first agents of those that a command line means, for a shell. Errors
-// are no answers: a shell has no place for them.
+// completion asks the agents that a command line selects, but only the first most of them. It drops
+// errors, because a shell has no place for them.
 func completion[T any](cmd *cobra.Command, most int, ask func(context.Context, *desk.Client) (T, error)) (values []T) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionWait)
 	defer cancel()
@@ -32,7 +32,7 @@ func completion[T any](cmd *cobra.Command, most int, ask func(context.Context, *
 		return ""
 	}
 	a.kubeconfig, a.context, a.namespace, a.socket = flag("kubeconfig"), flag("context"), flag("ebb-namespace"), flag("socket")
-	a.nodes, _ = cmd.Flags().GetStringSlice("node") // without such a flag all are meant
+	a.nodes, _ = cmd.Flags().GetStringSlice("node") // without such a flag, all nodes are meant
 	if _, err := os.Stat(stdio.DefaultSocket); err == nil && a.socket == "" && len(a.nodes) == 0 {
 		a.socket = stdio.DefaultSocket
 	}

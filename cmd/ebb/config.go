@@ -14,7 +14,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/program"
 )
 
-// maxConfig bounds what is read as a configuration, as the programs do.
+// maxConfig bounds a configuration, in bytes. The programs have the same bound.
 const maxConfig = 1 << 20
 
 func configCommand(stdout io.Writer) *cobra.Command {
@@ -82,7 +82,7 @@ func configCheckCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// readConfig reads a file, or what stands before a pipe.
+// readConfig reads a file, or standard input if the name is "-".
 func readConfig(name string, stdin io.Reader) ([]byte, error) {
 	in := stdin
 	if name != "-" {

@@ -18,9 +18,11 @@ import (
 
 const (
 	defaultSocket = "/run/ebb/controller.sock"
-	// socketWait is more than a pause takes that waits for what was sent before.
+	// socketWait bounds a request. A pause takes less, although it waits for requests that were
+	// sent before.
 	socketWait = 40 * time.Second
-	// longestAnswer bounds what is read: /types of a large cluster has some hundred KiB.
+	// longestAnswer bounds what is read of an answer, in bytes: /types of a large cluster has some
+	// hundred KiB.
 	longestAnswer = 64 << 20
 )
 
@@ -50,7 +52,7 @@ const controlExamples = `  # the last decisions: action, reason, owner, result
   # beside the controller
   ebb control decisions --socket /run/ebb/controller.sock`
 
-// control is where a controller is asked: over a socket, or by way of its pod.
+// control asks a controller, over a socket or through its pod.
 type control struct {
 	to             reach
 	socket         string
@@ -76,8 +78,8 @@ func controlCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// ask sends a request over the socket, or has a controller's pod run the command of these
-// arguments, which does.
+// ask sends a request over the socket. Without a socket, it runs ebb with args in the leader's pod,
+// which sends the request.
 func (c *control) ask(cmd *cobra.Command, method, path string, args ...string) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), socketWait)
 	defer cancel()
@@ -93,7 +95,8 @@ func (c *control) ask(cmd *cobra.Command, method, path string, args ...string) e
 	if err != nil {
 		return err
 	}
-	// With the socket named, it is asked there, and not by way of the cluster once more.
+	// With --socket, the command in the pod uses the socket there. It does not look for the leader
+	// again.
 	args = append([]string{"control", "--socket=" + c.socket}, args...)
 	return runThere(ctx, d, leader.Pod, desk.ControllerContainer, args, c.stdout, c.stderr)
 }
@@ -171,8 +174,8 @@ Exit codes: 0 fine, 1 error, or nothing waits for one of the Nodes, 2 wrong usag
 	return cmd
 }
 
-// askSocket sends one request and writes the answer. What is not a success is an error with
-// the controller's own words.
+// askSocket sends one request and writes the answer. A status other than 2xx is an error with the
+// controller's text.
 func (c *control) askSocket(ctx context.Context, method, path string) error {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", c.socket)

@@ -10,7 +10,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
-// usualConfig is read if no other is named and it is there.
+// usualConfig is read if --config is not set and the file exists.
 const usualConfig = "/etc/ebb.yaml"
 
 const doctorLong = `doctor checks this node. It shows what is right, what is wrong, and how to fix it:
@@ -60,7 +60,7 @@ const doctorExamples = `  # check this node
   # for scripts: only the errors
   ebb doctor -o json | jq -r '.checks[] | select(.level == "error") | .id + ": " + .found'`
 
-// examination is what doctor is to look at on the node that it runs on.
+// examination is what doctor checks on the node where it runs.
 type examination struct {
 	kubeletConfig string
 	kubelet       kube.KubeletOptions
@@ -112,8 +112,8 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// doctorThere runs the doctor in the pod of a node's agent, with the agent's configuration
-// unless another is named.
+// doctorThere runs doctor in the pod of a node's agent, with the agent's configuration unless
+// --config is set.
 func doctorThere(cmd *cobra.Command, to reach, node string, stdout, stderr io.Writer) error {
 	d, err := to.desk(node)
 	if err != nil {

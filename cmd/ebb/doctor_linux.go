@@ -12,7 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/program"
 )
 
-// run examines this node, with the agent's configuration of a file, and writes the report.
+// run checks this node against the agent's configuration in file, and writes the report.
 func (e examination) run(ctx context.Context, file, output string, w io.Writer) error {
 	o := doctor.Options{KubeletConfig: e.kubeletConfig, Kubelet: e.kubelet, KubeletPID: e.kubeletPID, SkipProbes: e.skipProbes}
 	var err error
@@ -29,7 +29,8 @@ func (e examination) run(ctx context.Context, file, output string, w io.Writer) 
 	return say(w, report, output)
 }
 
-// loadConfig reads the agent's configuration. Without a name the usual file need not be there.
+// loadConfig reads the agent's configuration. Without a name it reads usualConfig or, if that does
+// not exist, returns the defaults.
 func loadConfig(name string) (c config.Config, file string, err error) {
 	file = cmp.Or(name, usualConfig)
 	if c, err = config.Load(file); name == "" && errors.Is(err, fs.ErrNotExist) {
@@ -38,7 +39,7 @@ func loadConfig(name string) (c config.Config, file string, err error) {
 	return c, file, err
 }
 
-// say writes the report, and ends the command as it turned out.
+// say writes the report, and returns the outcome of the command.
 func say(w io.Writer, report doctor.Report, output string) error {
 	var err error
 	if output == "json" {

@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// run is for Linux alone: this machine is no node of ebb's.
+// run fails, because ebb's nodes run Linux, and this machine does not.
 func (examination) run(context.Context, string, string, io.Writer) error {
 	return errors.New("doctor checks the node that it runs on, which must be Linux: name a node with --node")
 }

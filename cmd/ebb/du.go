@@ -62,7 +62,7 @@ func duCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// usage asks agents and, beside them, the kubelets.
+// usage asks the agents and, at the same time, the kubelets.
 func (a *agentAccess) usage(ctx context.Context) ([]show.Node[show.Usage], error) {
 	stats := &kubeletStats{}
 	if a.socket == "" {
@@ -91,12 +91,12 @@ func (a *agentAccess) usage(ctx context.Context) ([]show.Node[show.Usage], error
 	return nodesOf(results), err
 }
 
-// kubeletStats is what kubelets say of pods, through the API server.
+// kubeletStats asks kubelets about pods, through the API server.
 type kubeletStats struct {
-	api *kube.Client // nil: on a node
+	api *kube.Client // nil with --socket: no kubelet is asked
 
 	mu        sync.Mutex
-	forbidden string // once the API server refused: it would for each node
+	forbidden string // set once the API server has refused: it would refuse for each node
 }
 
 func (k *kubeletStats) of(ctx context.Context, node string) (pods []show.PodUsage, unknown string) {

@@ -24,13 +24,13 @@ const (
 	exitIncomplete = exitCode(4)
 )
 
-// exitCode ends a command that did what it was asked for, and has more to tell
-// than that.
+// exitCode is the error of a command that did what it was asked for, and ends with another code
+// than 0. No message is printed for it.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// usageError is about how a command was called.
+// usageError is an error in how a command was called.
 type usageError struct{ error }
 
 func (u usageError) Unwrap() error { return u.error }
@@ -52,7 +52,8 @@ func codeOf(err error) int {
 	return exitError
 }
 
-// noteStart has ran say whether a command began: an error before that is about its usage.
+// noteStart makes a command and its children set ran when they start. An error before that is a
+// usage error.
 func noteStart(cmd *cobra.Command, ran *bool) {
 	if start := cmd.RunE; start != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -65,7 +66,8 @@ func noteStart(cmd *cobra.Command, ran *bool) {
 	}
 }
 
-// outcome is how a command ends that has an answer: findings are more than what is missing.
+// outcome returns how a command ends that has an answer. Findings take precedence over missing
+// parts.
 func outcome(found, incomplete bool) error {
 	switch {
 	case found:

@@ -48,7 +48,8 @@ server resolves it. With --api-version, --kind and --name no API server is neede
 	return cmd
 }
 
-// name completes what is known of the object by TYPE/NAME, if that was given.
+// name fills in the type, the namespace and the name of the object from TYPE/NAME, if that was
+// given.
 func (c *control) name(ctx context.Context, o *explained, args []string) error {
 	switch {
 	case len(args) == 0 && o.kind == "":
@@ -83,7 +84,7 @@ func (c *control) name(ctx context.Context, o *explained, args []string) error {
 	return nil
 }
 
-// request is what the controller is asked, and the flags of the command that asks it.
+// request returns the path of the request, and the flags of the command that sends the same.
 func (o explained) request() (path string, flags []string) {
 	query := url.Values{}
 	for _, part := range []struct{ flag, name, value string }{

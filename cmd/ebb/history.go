@@ -29,7 +29,8 @@ const historyExamples = `  # the last day of all nodes
   # all entries of an image on one node
   ebb history --node worker-1 --image postgres --limit 1000`
 
-// historyPage is how many entries are asked for at once, and mostPages how often.
+// historyPage is how many entries one request asks for at most. mostPages bounds the requests to a
+// node.
 const (
 	historyPage = 500
 	mostPages   = 1000
@@ -71,7 +72,7 @@ func historyCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// readHistory reads page after page until it has what is wanted.
+// readHistory reads pages until it has all entries that f chooses, or f.Limit of them.
 func readHistory(ctx context.Context, c *desk.Client, f show.HistoryFilter) (all page.History, err error) {
 	all.Entries = []page.HistoryEntry{}
 	most := historyPage

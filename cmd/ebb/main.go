@@ -1,5 +1,5 @@
-// Command ebb is for people: what a node looks like to ebb, and what to do
-// about it.
+// Command ebb is for people: it shows the state of nodes and of a cluster, explains ebb's
+// decisions, and controls ebb.
 package main
 
 import (
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return execute(ctx, command(stdout, stderr), args)
 }
 
-// execute runs a command line.
+// execute runs a command line. An error before a command starts is a usage error.
 func execute(ctx context.Context, cmd *cobra.Command, args []string) error {
 	began := false
 	noteStart(cmd, &began)
@@ -94,7 +94,7 @@ func execute(ctx context.Context, cmd *cobra.Command, args []string) error {
 // plugin is the name of this program as a plugin of kubectl.
 const plugin = "kubectl-ebb"
 
-// asPlugin has a command speak of itself as kubectl's users know it.
+// asPlugin makes the help and the examples of a command name it kubectl ebb.
 func asPlugin(cmd *cobra.Command) {
 	cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl ebb"}
 	var examples func(*cobra.Command)

@@ -131,7 +131,7 @@ func (o *orphansFlags) look(ctx context.Context, stderr io.Writer) (orphans.Repo
 	return orphans.Scan(ctx, options)
 }
 
-// progress is one line of a terminal, written at most some times a second.
+// progress is one line on a terminal, written at most five times a second.
 type progress struct {
 	w    io.Writer
 	last time.Time
@@ -150,7 +150,7 @@ func (p *progress) clear() {
 	}
 }
 
-// say writes the report, and ends the command as it turned out.
+// say writes the report, and returns the outcome of the command.
 func (o *orphansFlags) say(stdout, stderr io.Writer, r orphans.Report) error {
 	if !r.Complete && o.output != "text" { // the text says so itself
 		fmt.Fprintf(stderr, "ebb: warning: the report is incomplete: %d types or groups were not seen\n", len(r.NotSeen))

@@ -12,14 +12,14 @@ import (
 	"github.com/ebb-agent/ebb/agent/show"
 )
 
-// answer is what a command about agents says, in each form.
+// answer is the output of a command about agents, in each format.
 type answer struct {
 	text     func(io.Writer, show.View) error
 	document func() (any, error)
-	names    func() []string // nil: there is no such form
+	names    func() []string // nil: the command has no such format
 }
 
-// answerOf is one of pages that need nothing but their texts.
+// answerOf returns an answer whose document is the pages as they are.
 func answerOf[P any](nodes []show.Node[P], text func(io.Writer, show.View) error, names func() []string) answer {
 	return answer{text, func() (any, error) { return show.NewDocument(nodes) }, names}
 }
@@ -41,7 +41,7 @@ func (a *agentAccess) write(w io.Writer, s answer) error {
 	return show.WriteJSON(w, d)
 }
 
-// viewOf is a terminal, or no limit at all.
+// viewOf returns the view of a terminal. For any other writer, it returns a view without limits.
 func viewOf(w io.Writer) show.View {
 	f, ok := terminal(w)
 	if !ok {
@@ -59,7 +59,7 @@ func terminal(of any) (*os.File, bool) {
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// nodesOf are results as they are shown.
+// nodesOf converts results to the form in which package show takes them.
 func nodesOf[P any](results []desk.Result[P]) []show.Node[P] {
 	nodes := make([]show.Node[P], len(results))
 	for i, r := range results {
@@ -68,7 +68,7 @@ func nodesOf[P any](results []desk.Result[P]) []show.Node[P] {
 	return nodes
 }
 
-// someAnswer is an error if no node did: then there is nothing to show.
+// someAnswer returns an error if there are nodes and none answered: then there is nothing to show.
 func someAnswer[P any](nodes []show.Node[P]) error {
 	if len(nodes) == 0 || show.Silent(nodes) < len(nodes) {
 		return nil

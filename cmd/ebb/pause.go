@@ -77,7 +77,8 @@ func resumeCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// changeAgents has all agents that are meant do something that takes a moment.
+// changeAgents posts a request to all selected agents, and writes their answers. The request must
+// take only a moment.
 func changeAgents[P any](ctx context.Context, a *agentAccess, stdout io.Writer, path string, q any, text func(io.Writer, show.View, []show.Node[P]) error) error {
 	results, err := askAgents(ctx, a, func(ctx context.Context, c *desk.Client) (p P, err error) {
 		err = c.Ask(ctx, http.MethodPost, path, q, &p)

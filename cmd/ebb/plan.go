@@ -40,7 +40,7 @@ const planExamples = `  # what would go now
 // longestConfig bounds a configuration file: an agent takes no more.
 const longestConfig = 1 << 20
 
-// amountFlags say how much is wanted.
+// amountFlags say how much to free.
 type amountFlags struct {
 	free, to string
 	inodes   bool
@@ -53,7 +53,7 @@ func (f *amountFlags) flags(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("free", "to")
 }
 
-// request is what an agent is asked. any: some amount was named.
+// request returns what an agent is asked. any reports whether an amount was given.
 func (f *amountFlags) request(cmd *cobra.Command) (q page.PlanRequest, any bool, err error) {
 	switch {
 	case cmd.Flags().Changed("free"):
@@ -127,7 +127,8 @@ func askPlan(q page.PlanRequest) func(context.Context, *desk.Client) (page.Plan,
 	}
 }
 
-// planConfig reads a configuration file, or standard input for "-". The agent judges what is in it.
+// planConfig reads a configuration file, or standard input if the name is "-". The agent validates
+// it.
 func planConfig(name string, stdin io.Reader) (string, error) {
 	data, err := readConfig(name, stdin)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/program"
 )
 
-// ebbProgram is where ebb is in its image.
+// ebbProgram is the path of ebb in its image.
 const ebbProgram = "/usr/bin/ebb"
 
 // reach is how ebb's pods are reached from a desk.
@@ -20,7 +20,7 @@ type reach struct {
 	namespace string
 }
 
-// reachFlags are their names: what is handed on to a command in a pod does not have them.
+// reachFlags are the names of the flags of reach. They are not passed on to a command in a pod.
 var reachFlags = []string{"kubeconfig", "context", "ebb-namespace"}
 
 func (r *reach) flags(f *pflag.FlagSet) {
@@ -28,7 +28,7 @@ func (r *reach) flags(f *pflag.FlagSet) {
 	f.StringVar(&r.namespace, "ebb-namespace", desk.DefaultNamespace, "namespace of ebb's pods")
 }
 
-// desk is for these nodes; the caller must Close it.
+// desk returns a desk for these nodes; without any, for all. The caller must close it.
 func (r *reach) desk(nodes ...string) (*desk.Desk, error) {
 	config, err := r.config()
 	if err != nil {
@@ -37,7 +37,8 @@ func (r *reach) desk(nodes ...string) (*desk.Desk, error) {
 	return desk.New(desk.Options{Config: config, Namespace: r.namespace, Nodes: nodes, Version: program.Version()})
 }
 
-// runThere runs ebb in a pod, and ends as it does. What it writes is made visible.
+// runThere runs ebb in a pod, and returns its exit code as an error. It escapes what a terminal
+// would interpret in the output.
 func runThere(ctx context.Context, d *desk.Desk, pod, container string, args []string, stdout, stderr io.Writer) error {
 	out, errs := &visibleWriter{w: stdout}, &visibleWriter{w: stderr}
 	code, err := d.Run(ctx, pod, container, append([]string{ebbProgram}, args...), out, errs)
@@ -50,7 +51,8 @@ func runThere(ctx context.Context, d *desk.Desk, pod, container string, args []s
 	return nil
 }
 
-// given are the flags that somebody gave, to be handed on.
+// given returns the flags that the user set, to pass them on. It leaves out reachFlags and those in
+// but.
 func given(f *pflag.FlagSet, but ...string) (args []string) {
 	skip := map[string]bool{}
 	for _, name := range append(but, reachFlags...) {

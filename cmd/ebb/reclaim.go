@@ -45,12 +45,12 @@ const reclaimExamples = `  # 20 GiB more on one node; asks first
   # on the three nodes where that frees most
   ebb reclaim --to 60% --max-nodes 3 --yes`
 
-// reclaimer carries out what a person has agreed to.
+// reclaimer carries out plans that a person has agreed to.
 type reclaimer struct {
 	agentAccess
 	amount   amountFlags
 	yes      bool
-	most     int // nodes; 0: those that are named
+	most     int // nodes; 0: the named ones
 	request  page.PlanRequest
 	in       *bufio.Reader // of the terminal
 	out, err io.Writer
@@ -87,7 +87,7 @@ func reclaimCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// check refuses what makes no sense before anybody is asked.
+// check refuses invalid flags before any agent is asked.
 func (r *reclaimer) check(cmd *cobra.Command) (err error) {
 	var some bool
 	if r.request, some, err = r.amount.request(cmd); err != nil {
@@ -97,7 +97,7 @@ func (r *reclaimer) check(cmd *cobra.Command) (err error) {
 	r.in = bufio.NewReader(cmd.InOrStdin())
 	switch {
 	case !some:
-		return usagef("say how much: --free 20Gi, or --to 60%%. Thresholds are kept without being asked")
+		return usagef("say how much: --free 20Gi, or --to 60%%. Thresholds are kept automatically")
 	case cmd.Flags().Changed("max-nodes") && r.most < 1:
 		return usagef("--max-nodes: %d is below 1", r.most)
 	case r.output == "json" && !r.yes:
@@ -108,7 +108,7 @@ func (r *reclaimer) check(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// candidate is a node and what would go there.
+// candidate is a node, and the plan for it.
 type candidate struct {
 	agent desk.Agent
 	plan  page.Plan
@@ -137,7 +137,8 @@ func (r *reclaimer) start(ctx context.Context, agents []desk.Agent) error {
 	return r.onMany(ctx, chosen)
 }
 
-// showPlans shows those that are to be carried out, or all if none is.
+// showPlans shows the plans that will be carried out, or all plans if there are none. It also shows
+// the nodes that did not answer.
 func (r *reclaimer) showPlans(chosen []candidate, all []show.Node[page.Plan]) error {
 	if r.output == "json" {
 		return nil
@@ -157,7 +158,8 @@ func (r *reclaimer) showPlans(chosen []candidate, all []show.Node[page.Plan]) er
 	return show.Plans(r.out, viewOf(r.out), all, false)
 }
 
-// agreed asks, unless that is not wanted.
+// agreed asks the person to confirm, unless --yes is set. If the person declines, the error is
+// exitError.
 func (r *reclaimer) agreed(chosen []candidate) (bool, error) {
 	if r.yes {
 		return true, nil
@@ -183,7 +185,8 @@ func (r *reclaimer) agreed(chosen []candidate) (bool, error) {
 	return false, exitCode(exitError)
 }
 
-// say writes for a person: documents go where scripts read.
+// say writes for a person. With -o json it writes to standard error, because scripts read standard
+// output.
 func (r *reclaimer) say(format string, args ...any) {
 	w := r.out
 	if r.output == "json" {

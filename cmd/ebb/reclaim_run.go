@@ -20,11 +20,13 @@ import (
 const (
 	// nodesAtOnce is on how many nodes images are removed at the same time.
 	nodesAtOnce = 5
-	// mostPlans is how often a plan may change before a person has agreed to one in time.
+	// mostPlans is how many plans onOne tries before it gives up, because each has changed by the
+	// time it is sent.
 	mostPlans = 10
 )
 
-// choose takes the nodes where something goes; of all nodes those where most does.
+// choose returns the nodes where images would be removed, those where most is freed first. With
+// --max-nodes it returns only so many.
 func (r *reclaimer) choose(results []desk.Result[page.Plan]) (chosen []candidate) {
 	for _, n := range results {
 		if n.Err == nil && len(n.Value.Remove) > 0 {
@@ -40,7 +42,8 @@ func (r *reclaimer) choose(results []desk.Result[page.Plan]) (chosen []candidate
 	return chosen
 }
 
-// onOne carries out a plan, or another one that is agreed to if it has changed.
+// onOne carries out a plan. If the plan has changed, it shows the new one and asks again; with
+// --yes it fails.
 func (r *reclaimer) onOne(ctx context.Context, c candidate) error {
 	r.say("\n")
 	for range mostPlans {
@@ -73,7 +76,7 @@ func (r *reclaimer) onOne(ctx context.Context, c candidate) error {
 	return errors.New("the plan changes all the time: nothing was removed")
 }
 
-// onMany carries out plans on several nodes, until one fails.
+// onMany carries out plans on several nodes. After the first failure it begins with no other node.
 func (r *reclaimer) onMany(ctx context.Context, chosen []candidate) error {
 	r.say("\n")
 	runs := make([]show.Run, len(chosen))
@@ -108,8 +111,8 @@ func (r *reclaimer) onMany(ctx context.Context, chosen []candidate) error {
 	return r.ended(runs)
 }
 
-// run has a plan carried out on one node. other is not nil if the plan has changed: then
-// nothing was done.
+// run lets an agent carry out a plan. If the plan has changed, nothing is removed, and other is the
+// plan as it is now. Otherwise other is nil.
 func (r *reclaimer) run(ctx context.Context, c candidate, progress func(*show.Run, page.ReclaimEvent)) (run show.Run, other *page.Plan) {
 	run = show.Run{Node: c.agent.Node, Of: len(c.plan.Remove)}
 	client := c.agent.Client(ctx)
@@ -117,7 +120,7 @@ func (r *reclaimer) run(ctx context.Context, c candidate, progress func(*show.Ru
 	resp, err := client.Do(ctx, http.MethodPost, "/reclaim", page.ReclaimRequest{PlanRequest: r.request, Digest: c.plan.Digest})
 	if err != nil {
 		var refused *desk.Refused
-		run.Result, run.Err = "unknown", err // it may have been heard all the same
+		run.Result, run.Err = "unknown", err // the agent may have received the request
 		if errors.As(err, &refused) {
 			run.Result = "not begun"
 			other = planIn(refused)
@@ -136,7 +139,7 @@ func (r *reclaimer) run(ctx context.Context, c candidate, progress func(*show.Ru
 	return run, nil
 }
 
-// planIn is the plan as it is now, which a refusal can have.
+// planIn returns the current plan from a refusal; nil: the refusal has none.
 func planIn(refused *desk.Refused) *page.Plan {
 	var e page.Error
 	if refused.Code != http.StatusConflict || json.Unmarshal(refused.Body, &e) != nil {
@@ -145,7 +148,7 @@ func planIn(refused *desk.Refused) *page.Plan {
 	return e.Plan
 }
 
-// ended tells what came of all.
+// ended writes the outcomes of all runs, and returns that of the command.
 func (r *reclaimer) ended(runs []show.Run) error {
 	for i := range runs {
 		if runs[i].Err != nil {
@@ -165,7 +168,8 @@ func (r *reclaimer) ended(runs []show.Run) error {
 	return outcomeOf(runs)
 }
 
-// outcomeOf is an error if a node refused or failed.
+// outcomeOf returns the outcome of the command. An error takes precedence over an unknown outcome,
+// and that over a run that did not free enough.
 func outcomeOf(runs []show.Run) error {
 	refused, unknown, short := false, false, false
 	for _, run := range runs {

@@ -40,10 +40,10 @@ const statusExamples = `  # the state of agents and controller
   # for scripts: the nodes that are paused
   ebb status -o json | jq -r '.nodes[] | select(.paused).node'`
 
-// now is the desk's clock: another one in tests.
+// now is the desk's clock. Tests replace it.
 var now = time.Now
 
-// lookAgain is the pause between looks of --wait.
+// lookAgain is the pause between two requests of --wait.
 const lookAgain = 2 * time.Second
 
 func statusCommand(stdout io.Writer) *cobra.Command {
@@ -73,7 +73,7 @@ func statusCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// awaitStatus looks once, or until all are ready or the time is up.
+// awaitStatus asks once or, with wait, until all agents are ready or limit is over.
 func (a *agentAccess) awaitStatus(ctx context.Context, wait bool, limit time.Duration) (show.StatusReport, error) {
 	d, err := a.connect()
 	if err != nil {
@@ -104,7 +104,7 @@ func (a *agentAccess) status(ctx context.Context) (r show.StatusReport, err erro
 	return r, err
 }
 
-// getPage asks for a page.
+// getPage returns a function that asks an agent for a page.
 func getPage[P any](path string) func(context.Context, *desk.Client) (P, error) {
 	return func(ctx context.Context, c *desk.Client) (p P, err error) {
 		err = c.Ask(ctx, http.MethodGet, path, nil, &p)
@@ -112,7 +112,7 @@ func getPage[P any](path string) func(context.Context, *desk.Client) (P, error) 
 	}
 }
 
-// controller looks at what the API server has of the controller.
+// controller reads what the API server has of the controller.
 func (a *agentAccess) controller(ctx context.Context) (*show.Controller, error) {
 	d, err := a.connect()
 	if err != nil {
@@ -137,7 +137,7 @@ func (a *agentAccess) controller(ctx context.Context) (*show.Controller, error) 
 	return c, nil
 }
 
-// api is the API server itself. The caller must close it.
+// api returns a client of the API server. The caller must close it.
 func (a *agentAccess) api() (*kube.Client, error) {
 	config, err := a.config()
 	if err != nil {

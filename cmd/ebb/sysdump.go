@@ -123,14 +123,14 @@ func (o *sysdumpFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 	return nil
 }
 
-// How long a page of an agent and a command in a pod may take.
+// Bounds of a page of an agent, and of a command in a pod.
 const (
 	pageTime    = 30 * time.Second
 	commandTime = time.Minute
-	maxOutput   = 17 << 20 // more than an archive takes
+	maxOutput   = 17 << 20 // bytes; more than a file of the archive may have
 )
 
-// remote asks those who are in pods, over the desk.
+// remote reaches agents and controllers in their pods, over the desk.
 type remote struct {
 	desk *desk.Desk
 
@@ -138,8 +138,8 @@ type remote struct {
 	agents map[string]*agentThere // by node; nil until they were listed
 }
 
-// agentThere is one agent. Who does not answer once is not asked again: each time would
-// take as long.
+// agentThere is one agent. After a request without an answer it is not asked again, because each
+// request would take as long.
 type agentThere struct {
 	client *desk.Client
 	failed error
@@ -151,7 +151,7 @@ func (r *remote) close() {
 	}
 }
 
-// agent finds a node's. Its connection lives as long as ctx.
+// agent returns the agent of a node. Its connection lives as long as the ctx of the first call.
 func (r *remote) agent(ctx context.Context, node string) (*agentThere, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +172,7 @@ func (r *remote) agent(ctx context.Context, node string) (*agentThere, error) {
 	return a, nil
 }
 
-// Page implements [sysdump.Remote]. The pages of one node are asked for one after the other.
+// Page implements [sysdump.Remote]. The pages of one node must be asked for one after the other.
 func (r *remote) Page(ctx context.Context, node, path string) (data []byte, err error) {
 	a, err := r.agent(ctx, node)
 	if err != nil {
@@ -206,7 +206,7 @@ func (r *remote) Run(ctx context.Context, pod, container string, command ...stri
 	return out.Bytes(), err
 }
 
-// bounded keeps the beginning of what is written.
+// bounded keeps the first maxOutput bytes that are written.
 type bounded struct{ bytes.Buffer }
 
 func (b *bounded) Write(p []byte) (int, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/uninstall"
 )
 
-// sayVariable has the command by which a person gives a hook its flags.
+// sayVariable has the command that gives a hook its flags.
 const sayVariable = "EBB_UNINSTALL_SAY"
 
 const uninstallLong = `uninstall helps to remove ebb from a cluster, in two steps. The Helm chart runs both as
@@ -56,7 +56,7 @@ func uninstallCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// fromEnvironment sets the flags that were not given.
+// fromEnvironment sets flags that were not given from their environment variables.
 func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -182,7 +182,7 @@ func unloadCommand(stdout, stderr io.Writer) *cobra.Command {
 				return err
 			}
 			done, err := uninstall.Unload(cmd.Context(), o)
-			if errors.Is(err, uninstall.ErrInstalled) { // a refusal, as that of check
+			if errors.Is(err, uninstall.ErrInstalled) { // a refusal, as check has
 				fmt.Fprintln(stderr, "ebb:", err)
 				return exitFindings
 			}

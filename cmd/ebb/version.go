@@ -26,7 +26,7 @@ const versionExamples = `  # the version of this command
   # for scripts
   ebb version --agents -o json`
 
-// versions is what "ebb version" says.
+// versions is the output of ebb version.
 type versions struct {
 	Version     string            `json:"version"`
 	Controllers []desk.Controller `json:"controllers,omitempty"`
@@ -56,8 +56,8 @@ func versionCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// list asks for the pods of those who are meant: of the controllers unless nodes, or a
-// socket, are named.
+// list reads the pods of the selected agents. Unless --node or --socket is set, it also reads those
+// of the controllers.
 func (v *versions) list(ctx context.Context, a *agentAccess, stderr io.Writer) error {
 	d, err := a.connect()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// visible is a text of several lines in which nothing is left that a terminal would obey.
+// visible escapes what a terminal would interpret in a text of several lines.
 func visible(s string) string {
 	plain := func(r rune) bool { return r == '\n' || r == '\t' || unicode.IsPrint(r) }
 	if strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
@@ -24,14 +24,14 @@ func visible(s string) string {
 	return b.String()
 }
 
-// visibleWriter makes what it is given visible, and writes it a line at a time: a letter
-// may come in two pieces.
+// visibleWriter makes what is written visible, and passes on whole lines: a character may come in
+// two pieces.
 type visibleWriter struct {
 	w    io.Writer
 	rest []byte
 }
 
-// longestLine bounds what is held back.
+// longestLine bounds what is held back, in bytes.
 const longestLine = 1 << 20
 
 func (v *visibleWriter) Write(p []byte) (int, error) {

@@ -69,7 +69,8 @@ func whyCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// whyReport tells nodes without the image from those that did not answer.
+// whyReport separates nodes without the image, and nodes where the name is ambiguous, from the
+// rest: those that have it or did not answer.
 func whyReport(name string, results []desk.Result[page.Why]) show.WhyReport {
 	r := show.WhyReport{Name: name, Many: map[string]string{}}
 	for _, n := range nodesOf(results) {

@@ -17,11 +17,11 @@ import (
 	"github.com/ebb-agent/ebb/policy/volumes"
 )
 
-// Off is the mode of a collector that does not even watch. Its other modes are the
-// controller's; the stricter of the two counts.
+// Off is the mode of a collector that does not even watch. A collector's other modes are those of
+// the controller. The stricter of the two applies.
 const Off Mode = "off"
 
-// UnmarshalJSON takes the boolean that YAML makes of a bare off.
+// UnmarshalJSON accepts a string, or the boolean that YAML makes of a bare off.
 func (m *Mode) UnmarshalJSON(data []byte) error {
 	if string(data) == "false" {
 		*m = Off
@@ -41,7 +41,7 @@ type Collectors struct {
 	Volumes Volumes `json:"volumes"`
 }
 
-// mode points to the mode of a collector; nil for one that is not known.
+// mode returns a pointer to the mode of a collector; nil for an unknown one.
 func (c *Collectors) mode(name gc.Collector) *Mode {
 	switch name {
 	case "", gc.Owners:
@@ -62,7 +62,7 @@ func (c *Collectors) mode(name gc.Collector) *Mode {
 	return nil
 }
 
-// Mode of a collector; Off for one that is not known.
+// Mode returns the mode of a collector; Off for an unknown one.
 func (c Collectors) Mode(name gc.Collector) Mode {
 	if m := c.mode(name); m != nil {
 		return *m
@@ -70,10 +70,11 @@ func (c Collectors) Mode(name gc.Collector) Mode {
 	return Off
 }
 
-// SetMode of a collector that is known.
+// SetMode sets the mode of a collector. It panics for an unknown one.
 func (c *Collectors) SetMode(name gc.Collector, m Mode) { *c.mode(name) = m }
 
-// ModeOf is the mode that counts for a collector: the stricter of its own and the controller's.
+// ModeOf returns the mode that applies to a collector: the stricter of its own and the
+// controller's.
 func (c Config) ModeOf(name gc.Collector) Mode {
 	if own := c.Collectors.Mode(name); own != Enforce {
 		return own
@@ -81,8 +82,8 @@ func (c Config) ModeOf(name gc.Collector) Mode {
 	return c.Mode
 }
 
-// Owners says what is done about objects whose owners are gone: the cascade. Off starts and ends
-// with the process.
+// Owners configures the cascade, which collects objects whose owners are gone. A change to or from
+// Off needs a restart.
 type Owners struct {
 	Mode Mode `json:"mode"`
 }
@@ -98,22 +99,22 @@ type Pods struct {
 	MaxShare   float64   `json:"maxShare"`
 }
 
-// PodLimits are for Pods that ended in one phase; 0: no such limit.
+// PodLimits bound the Pods that ended in one phase; 0: no such limit.
 type PodLimits struct {
 	PerNamespace int      `json:"perNamespace"`
 	PerOwner     int      `json:"perOwner"`
 	After        Duration `json:"after"`
 }
 
-// PodPolicy is what the rules for Pods need. They count nothing in an excluded namespace: those Pods
-// stay, and would make their Nodes count as lost for ever.
+// PodPolicy returns the configuration of the rules for Pods. They count no Pods in excluded
+// namespaces: these Pods stay, and would make their Nodes count as lost forever.
 func (c Config) PodPolicy() pods.Config {
 	p := c.Collectors.Pods.Policy()
 	p.Excluded = c.Exclude.Namespaces
 	return p
 }
 
-// Policy is what the rules need, but for what is excluded.
+// Policy returns the configuration of the rules, without the excluded namespaces.
 func (p Pods) Policy() pods.Config {
 	limits := func(l PodLimits) pods.Limits {
 		return pods.Limits{PerNamespace: l.PerNamespace, PerOwner: l.PerOwner, After: time.Duration(l.After)}
@@ -129,15 +130,16 @@ type Jobs struct {
 	Defaults   []JobDefault `json:"defaults"`
 }
 
-// JobDefault is a TTL for Jobs that have none and no owner, of namespaces that are named
-// and whose labels the selector takes.
+// JobDefault is a TTL for Jobs that have neither a TTL nor an owner. It applies in the namespaces
+// that Namespaces names and whose labels NamespaceSelector matches.
 type JobDefault struct {
 	Namespaces        []string `json:"namespaces"`
-	NamespaceSelector string   `json:"namespaceSelector"` // as kubectl takes it; empty: all
+	NamespaceSelector string   `json:"namespaceSelector"` // in kubectl's syntax; empty: all
 	After             Duration `json:"after"`
 }
 
-// selects is what the selector takes; nil: all. One that cannot be read takes none.
+// selects returns the function that matches a namespace's labels; nil: all match. If the selector
+// cannot be parsed, none match.
 func (d JobDefault) selects() func(map[string]string) bool {
 	if d.NamespaceSelector == "" {
 		return nil
@@ -146,7 +148,7 @@ func (d JobDefault) selects() func(map[string]string) bool {
 	return func(of map[string]string) bool { return err == nil && selector.Matches(labels.Set(of)) }
 }
 
-// Policy is what the rules need.
+// Policy returns the configuration of the rules.
 func (j Jobs) Policy() jobs.Config {
 	c := jobs.Config{Namespaces: j.Namespaces}
 	for _, d := range j.Defaults {
@@ -166,7 +168,7 @@ type CSRs struct {
 	Signers     []Signer `json:"signers"`
 }
 
-// Signer is the patience with requests to some signers; 0: as for all others.
+// Signer says how long requests to some signers are kept; 0: as for all others.
 type Signer struct {
 	Name     string   `json:"name"`
 	Pending  Duration `json:"pending"`
@@ -175,7 +177,7 @@ type Signer struct {
 	Refused  Duration `json:"refused"`
 }
 
-// Policy is what the rules need.
+// Policy returns the configuration of the rules.
 func (c CSRs) Policy() csrs.Config {
 	patience := func(pending, unissued, issued, refused Duration) csrs.Patience {
 		return csrs.Patience{Pending: time.Duration(pending), Unissued: time.Duration(unissued), Issued: time.Duration(issued), Refused: time.Duration(refused)}
@@ -194,7 +196,7 @@ type Leases struct {
 	Elections  []Election `json:"elections"`
 }
 
-// Election names Leases that are reported, or deleted, once they have expired for so long.
+// Election names Leases that are reported, or deleted, once they have been expired for After.
 type Election struct {
 	Namespaces []string `json:"namespaces"`
 	Names      []string `json:"names"`
@@ -202,7 +204,7 @@ type Election struct {
 	Delete     bool     `json:"delete"`
 }
 
-// Policy is what the rules need. own is ebb's Lease.
+// Policy returns the configuration of the rules. own is ebb's Lease.
 func (l Leases) Policy(own LeaderElection) leases.Config {
 	c := leases.Config{Quarantine: time.Duration(l.Quarantine), Own: []string{own.Namespace + "/" + own.Name}}
 	for _, e := range l.Elections {
@@ -224,8 +226,8 @@ func defaultCollectors() Collectors {
 	}
 }
 
-// maxDuration is the longest time that may be configured. Longer ones are mistakes: whoever
-// wants to keep things for ever turns the collector off.
+// maxDuration is the longest time that may be configured. Longer ones are mistakes: to keep objects
+// forever, turn the collector off.
 const maxDuration = 10 * 365 * 24 * time.Hour
 
 func (c *Collectors) problems(fail func(field, format string, args ...any)) {

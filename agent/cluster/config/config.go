@@ -41,25 +41,25 @@ type Config struct {
 	Log                Log            `json:"log"`
 }
 
-// CircuitBreaker bounds deletions within a time.
+// CircuitBreaker bounds the deletions within a window of time.
 type CircuitBreaker struct {
 	Deletions int      `json:"deletions"`
 	Window    Duration `json:"window"`
 }
 
-// Envelope bounds the deletions of one cascade: at once, and from then on.
+// Envelope bounds the deletions of one cascade: a burst, and a rate after it.
 type Envelope struct {
 	Burst     int `json:"burst"`
 	PerMinute int `json:"perMinute"`
 }
 
-// Exclude names what is never acted on.
+// Exclude names the types and namespaces that ebb never acts on.
 type Exclude struct {
 	Types      []string `json:"types"`
 	Namespaces []string `json:"namespaces"`
 }
 
-// Concurrency bounds the requests on their way.
+// Concurrency bounds the requests in flight.
 type Concurrency struct {
 	Start int `json:"start"`
 	Max   int `json:"max"`
@@ -78,7 +78,7 @@ type LeaderElection struct {
 // JournalName is the name of the journal of orphaned owners, in the same namespace.
 func (l LeaderElection) JournalName() string { return l.Name + "-orphans" }
 
-// Server says where people and probes ask.
+// Server configures the servers for metrics, pages and probes, and the admin socket.
 type Server struct {
 	Address       string `json:"address"`
 	HealthAddress string `json:"healthAddress"`
@@ -120,10 +120,10 @@ func Default() Config {
 // Duration is a time.Duration written as Go and Kubernetes write it: "12h45m".
 type Duration time.Duration
 
-// String is what UnmarshalJSON reads.
+// String formats d as UnmarshalJSON parses it.
 func (d Duration) String() string { return time.Duration(d).String() }
 
-// UnmarshalJSON takes a string such as "90s"; a number would leave its unit open.
+// UnmarshalJSON accepts a string such as "90s". It refuses a number, which has no unit.
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	var s string
 	parsed, err := time.Duration(0), json.Unmarshal(data, &s)

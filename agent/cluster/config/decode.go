@@ -15,8 +15,8 @@ import (
 // maxFileBytes bounds what is read as a configuration. A real one has two kilobytes.
 const maxFileBytes = 1 << 20
 
-// Load reads, completes and validates the file at path. The error joins every
-// problem found.
+// Load reads the file at path, completes it with defaults and validates it. The error joins every
+// problem.
 func Load(path string) (Config, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -47,7 +47,7 @@ func Parse(data []byte) (Config, error) {
 	if string(asJSON) != "null" { // an empty file is all defaults
 		r.value("", asJSON, reflect.ValueOf(&c).Elem())
 	}
-	// Fields that were read well are still checked when others were not.
+	// Valid fields are still checked if others could not be read.
 	errs := append(r.errs, c.problems(r.bad)...)
 	if len(errs) > 0 {
 		return Config{}, errors.Join(errs...)
@@ -55,11 +55,11 @@ func Parse(data []byte) (Config, error) {
 	return c, nil
 }
 
-// reader lays a document over a struct, mapping by mapping: a plain strict decoder
-// stops at the first problem, and names no path.
+// reader decodes a document into a struct, mapping by mapping. A plain strict decoder stops at the
+// first problem, and does not name its path.
 type reader struct {
 	errs []error
-	bad  map[string]bool // fields that could not be read: no second complaint about them
+	bad  map[string]bool // fields that could not be read, which are not reported twice
 }
 
 func (r *reader) fail(path, format string, args ...any) {
@@ -107,7 +107,7 @@ func (r *reader) value(path string, data json.RawMessage, out reflect.Value) {
 	}
 }
 
-// list reads a list of mappings, which replaces the default.
+// list decodes a list of mappings, which replaces the default.
 func (r *reader) list(path string, data json.RawMessage, out reflect.Value) {
 	var items []json.RawMessage
 	if err := json.Unmarshal(data, &items); err != nil || items == nil {
@@ -121,7 +121,7 @@ func (r *reader) list(path string, data json.RawMessage, out reflect.Value) {
 	out.Set(list)
 }
 
-// plain says what a value should have been in words that are not Go's.
+// plain says in plain words, without Go's types, what a value should have been.
 func plain(err error) string {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {

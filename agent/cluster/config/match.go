@@ -6,7 +6,7 @@ import "strings"
 // may be * for a whole group.
 type Patterns []string
 
-// Match says whether one of them names a type.
+// Match reports whether one of the patterns names a type.
 func (p Patterns) Match(resource, group string) bool {
 	for _, pattern := range p {
 		r, g, _ := strings.Cut(pattern, ".")

@@ -19,7 +19,7 @@ type Nodes struct {
 	Inventory   Inventory `json:"inventory"`
 }
 
-// Inventory says where the list of machines is, and when it is believed. One of File, URL
+// Inventory says where the list of machines is, and when it is trusted. At most one of File, URL
 // and Command may be set.
 type Inventory struct {
 	File      string   `json:"file"`
@@ -32,7 +32,7 @@ type Inventory struct {
 	MinShare  float64  `json:"minShare"`
 }
 
-// sources are how many of them are set.
+// sources returns how many of File, URL and Command are set.
 func (i Inventory) sources() (n int) {
 	for _, set := range []bool{i.File != "", i.URL != "", len(i.Command) > 0} {
 		if set {
@@ -42,7 +42,7 @@ func (i Inventory) sources() (n int) {
 	return n
 }
 
-// Policy is what the rules need.
+// Policy returns the configuration of the rules.
 func (n Nodes) Policy() nodes.Config {
 	return nodes.Config{
 		NotReadyFor: time.Duration(n.NotReadyFor), Label: n.Label, Taint: n.Taint, MaxShare: n.MaxShare,
@@ -55,7 +55,7 @@ func defaultNodes() Nodes {
 		Inventory: Inventory{Command: []string{}, Timeout: Duration(10 * time.Second), MaxAge: Duration(30 * time.Minute), MinShare: 0.8}}
 }
 
-// markPattern is a label or a taint: key, or key=value.
+// markPattern matches a label or a taint: key, or key=value.
 var markPattern = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?(=([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?)?$`)
 
 func (n *Nodes) problems(fail func(field, format string, args ...any), between func(field string, d Duration, least time.Duration)) {
@@ -78,8 +78,8 @@ func (n *Nodes) problems(fail func(field, format string, args ...any), between f
 	n.Inventory.problems(fail, at+"inventory")
 }
 
-// longestInventory bounds the time that an inventory may take: what it says is acted on
-// for two minutes from when it was asked for.
+// longestInventory bounds how long an inventory may take to answer. The answer is used until two
+// minutes after the request.
 const longestInventory = time.Minute
 
 func (i *Inventory) problems(fail func(field, format string, args ...any), at string) {
@@ -103,7 +103,8 @@ func (i *Inventory) problems(fail func(field, format string, args ...any), at st
 	}
 }
 
-// urlProblems does not repeat the URL: it may have a password.
+// urlProblems checks the URL and its files. Its errors do not repeat the URL, which may contain a
+// password.
 func (i *Inventory) urlProblems(fail func(field, format string, args ...any), at string) {
 	u, err := url.Parse(i.URL)
 	if i.URL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.Fragment != "") {

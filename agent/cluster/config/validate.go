@@ -12,8 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/cascade"
 )
 
-// problems lists what is wrong with c, leaving out fields that already could not
-// be read.
+// problems returns what is wrong with c, except for the fields in bad, which could not be read.
 func (c *Config) problems(bad map[string]bool) []error {
 	var errs []error
 	fail := func(field, format string, args ...any) {
@@ -95,8 +94,8 @@ func (l *LeaderElection) problems(fail func(field, format string, args ...any)) 
 	if !dnsName.MatchString(l.Name) {
 		fail("leaderElection.name", "%q is not an object's name", l.Name)
 	}
-	// What the library wants: a leader has given up before another may begin, and
-	// has tried more than once.
+	// client-go's leader election requires this. A leader has given up before another one may
+	// start, and has tried more than once.
 	if l.RetryPeriod < Duration(100*time.Millisecond) {
 		fail("leaderElection.retryPeriod", "%s is less than 100ms", l.RetryPeriod)
 	}
@@ -109,7 +108,7 @@ func (l *LeaderElection) problems(fail func(field, format string, args ...any)) 
 	}
 }
 
-// maxSocketPath is what sun_path holds, less its terminating zero (unix(7)).
+// maxSocketPath is the size of sun_path without its terminating zero (unix(7)).
 const maxSocketPath = 107
 
 func (s *Server) problems(fail func(field, format string, args ...any)) {
@@ -135,7 +134,7 @@ func (s *Server) problems(fail func(field, format string, args ...any)) {
 	}
 }
 
-// Cascade is the part that the rules need.
+// Cascade returns the configuration of the cascade's rules.
 func (c *Config) Cascade() cascade.Config {
 	return cascade.Config{
 		ForegroundPatience: time.Duration(c.ForegroundPatience), AbsenceAfter: time.Duration(c.AggregatedAbsence), ExcludedNamespaces: c.Exclude.Namespaces,

@@ -9,7 +9,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/volumes"
 )
 
-// Volumes says which volumes are deleted, and what else; see [volumes.Config].
+// Volumes says which volumes, VolumeAttachments and CSINodes are deleted; see [volumes.Config].
 type Volumes struct {
 	Mode        Mode     `json:"mode"`
 	ReleasedFor Duration `json:"releasedFor"`
@@ -19,7 +19,7 @@ type Volumes struct {
 	Quarantine  Duration `json:"quarantine"`
 }
 
-// Driver is a CSI driver by which volumes are deleted, and where it listens.
+// Driver is a CSI driver that deletes volumes, and the socket at which it listens.
 type Driver struct {
 	Name   string `json:"name"`
 	Socket string `json:"socket"`
@@ -29,18 +29,19 @@ func defaultVolumes() Volumes {
 	return Volumes{Mode: Observe, ReleasedFor: Duration(minReleased), Drivers: []Driver{}, Quarantine: Duration(time.Hour)}
 }
 
-// minReleased is how long a volume must have been released at least: whoever restores a
-// cluster has that long for the claims.
+// minReleased is how long a volume must at least have been released. After the restore of a
+// cluster, that is the time to restore the claims.
 const minReleased = 24 * time.Hour
 
-// VolumePolicy is what the rules for volumes need. As many Nodes may be lost at once as for Pods.
+// VolumePolicy returns the configuration of the rules for volumes. As many Nodes may be lost at
+// once as for Pods.
 func (c Config) VolumePolicy() volumes.Config {
 	p := c.Collectors.Volumes.Policy()
 	p.MaxShare = c.Collectors.Pods.MaxShare
 	return p
 }
 
-// Policy is what the rules need, but for Nodes that are lost.
+// Policy returns the configuration of the rules, without the share of lost Nodes.
 func (v Volumes) Policy() volumes.Config {
 	c := volumes.Config{ReleasedFor: time.Duration(v.ReleasedFor), Attachments: v.Attachments, CSINodes: v.CSINodes, Quarantine: time.Duration(v.Quarantine)}
 	for _, d := range v.Drivers {
@@ -49,7 +50,7 @@ func (v Volumes) Policy() volumes.Config {
 	return c
 }
 
-// Socket of a driver; empty if it is not to be served.
+// Socket returns the socket of a driver; "" if the driver is not configured.
 func (v Volumes) Socket(driver string) string {
 	for _, d := range v.Drivers {
 		if d.Name == driver {
@@ -59,7 +60,8 @@ func (v Volumes) Socket(driver string) string {
 	return ""
 }
 
-// driverName is what CSI wants of one (GetPluginInfo), and Kubernetes: lower case.
+// driverName matches the name of a CSI driver, as CSI (GetPluginInfo) and Kubernetes (lower case)
+// require.
 var driverName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
 func (v *Volumes) problems(fail func(field, format string, args ...any)) {

@@ -1,4 +1,4 @@
-// Package desktest has what tests of agent/desk need: a kubelet that runs "ebb-agent
-// dial-stdio" in the test's own process, an API server that knows just enough to reach it,
-// and the tests themselves, which a real kube-apiserver has to pass as well.
+// Package desktest helps tests of agent/desk. It has a kubelet that runs "ebb-agent dial-stdio" in
+// the test's own process, and a minimal API server to reach it. It also has the tests themselves,
+// which a real kube-apiserver must pass, too.
 package desktest

@@ -12,8 +12,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// Join gives a control plane nodes with the pods of agents, all on one kubelet, which the caller
-// must Close. Files are written to dir.
+// Join adds nodes and their agents' pods to a control plane. One kubelet serves all of them; the
+// caller must Close it. Join writes files to dir.
 func Join(ctx context.Context, cp *peers.ControlPlane, dir string, nodes []string) (_ *Kubelet, err error) {
 	if err := letAskKubelets(ctx, cp, dir); err != nil {
 		return nil, err
@@ -29,7 +29,8 @@ func Join(ctx context.Context, cp *peers.ControlPlane, dir string, nodes []strin
 	return k, nil
 }
 
-// letAskKubelets gives the API server a certificate for that, and the kubelet's authority.
+// letAskKubelets gives the API server a client certificate for kubelets and the certificate
+// authority of the kubelet, and restarts it.
 func letAskKubelets(ctx context.Context, cp *peers.ControlPlane, dir string) error {
 	creds, err := cp.Authority().Client(peers.User{Name: "kube-apiserver-kubelet-client"})
 	if err != nil {

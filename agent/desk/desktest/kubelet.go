@@ -22,24 +22,24 @@ import (
 	"github.com/ebb-agent/ebb/agent/stdio"
 )
 
-// Namespace is that of the agents' pods.
+// Namespace is the namespace of the agents' pods.
 const Namespace = "ebb-test"
 
-// Kubelet is the kubelet of all nodes. What the command in a pod does goes by the pod's name.
+// Kubelet is the kubelet of all nodes. The name of a pod decides what the command in it does.
 type Kubelet struct {
 	Server *httptest.Server
-	GiveUp context.CancelFunc // ends what hangs
+	GiveUp context.CancelFunc // ends the execs that hang
 
 	agent  *http.Server
-	socket string // of an agent
+	socket string // of the agent
 	giveUp context.Context
 
 	mu            sync.Mutex
 	running, most int
-	requests      []*http.Request // of the agents
+	requests      []*http.Request // that the agent received at /echo
 }
 
-// NewKubelet is StartKubelet for a test, at whose end it is closed.
+// NewKubelet is StartKubelet for a test. The kubelet is closed when the test ends.
 func NewKubelet(t testing.TB, start func(http.Handler) (*httptest.Server, error)) *Kubelet {
 	t.Helper()
 	k, err := StartKubelet(t.TempDir(), start)
@@ -50,8 +50,8 @@ func NewKubelet(t testing.TB, start func(http.Handler) (*httptest.Server, error)
 	return k
 }
 
-// StartKubelet starts a kubelet with what stands for an agent, whose socket is in dir. start makes
-// its server.
+// StartKubelet starts a kubelet and a fake agent, whose socket is in dir. start makes the kubelet's
+// server.
 func StartKubelet(dir string, start func(http.Handler) (*httptest.Server, error)) (*Kubelet, error) {
 	k := &Kubelet{socket: filepath.Join(dir, "agent.sock")}
 	listener, err := net.Listen("unix", k.socket)
@@ -75,7 +75,7 @@ func (k *Kubelet) Close() {
 	_ = k.agent.Close()
 }
 
-// pages are what stands for an agent's.
+// pages returns the pages of the fake agent.
 func (k *Kubelet) pages() http.Handler {
 	pages := http.NewServeMux()
 	pages.HandleFunc("/echo", k.echo)
@@ -93,13 +93,13 @@ func (k *Kubelet) pages() http.Handler {
 	})
 }
 
-// Socket is the agent's.
+// Socket returns the path of the agent's socket.
 func (k *Kubelet) Socket() string { return k.socket }
 
-// Use has another agent answer: one at this socket.
+// Use makes commands connect to another agent, at this socket.
 func (k *Kubelet) Use(socket string) { k.socket = socket }
 
-// Large is an answer of some size.
+// Large is an answer of 3.25 MiB.
 var Large = []byte(`"` + strings.Repeat("ebb and flow ", 1<<18) + `"`)
 
 func (k *Kubelet) echo(w http.ResponseWriter, r *http.Request) {
@@ -121,14 +121,14 @@ func half(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).Flush()
 }
 
-// LastRequest is the last that the agent heard at /echo.
+// LastRequest returns the last request that the agent received at /echo.
 func (k *Kubelet) LastRequest() *http.Request {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.requests[len(k.requests)-1]
 }
 
-// Most is how many commands ran at the same time since it was last asked.
+// Most returns the largest number of commands that ran at the same time since the previous call.
 func (k *Kubelet) Most() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -151,7 +151,7 @@ func (k *Kubelet) count(n int) {
 	k.most = max(k.most, k.running)
 }
 
-// serveExec is /exec/NAMESPACE/POD/CONTAINER, as kubelets have it.
+// serveExec serves /exec/NAMESPACE/POD/CONTAINER, as kubelets do.
 func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if len(parts) != 4 || parts[0] != "exec" || parts[1] != Namespace {
@@ -159,13 +159,13 @@ func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if parts[2] == "hangs" {
-		<-k.giveUp.Done() // not even the API server hears of it
+		<-k.giveUp.Done() // not even the API server gets an answer
 		return
 	}
 	k.Exec(w, r, parts[2], parts[3])
 }
 
-// Exec runs the command that a request is about.
+// Exec runs the command of an exec request.
 func (k *Kubelet) Exec(w http.ResponseWriter, r *http.Request, pod, container string) {
 	command := r.URL.Query()["command"]
 	if container != "agent" || !slices.Equal(command, []string{"/usr/bin/ebb-agent", "dial-stdio"}) {
@@ -184,7 +184,7 @@ func (k *Kubelet) Exec(w http.ResponseWriter, r *http.Request, pod, container st
 		time.Hour, time.Minute, []string{remotecommand.StreamProtocolV4Name})
 }
 
-// ExecInContainer is what the command does.
+// ExecInContainer runs the command. The name of the pod decides what the command does.
 func (k *Kubelet) ExecInContainer(ctx context.Context, pod, _, _ string, _ []string, in io.Reader, out, errs io.WriteCloser,
 	_ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration) error {
 	exit := func(code int, say string) error {
@@ -225,7 +225,7 @@ func (k *Kubelet) ExecInContainer(ctx context.Context, pod, _, _ string, _ []str
 	return nil
 }
 
-// carried tells when some of an answer has been carried.
+// carried closes some once 500 bytes of an answer have been written.
 type carried struct {
 	io.Writer
 	n    int
@@ -245,7 +245,7 @@ func (c *carried) tell() { c.once.Do(func() { close(c.some) }) }
 
 type hijackedKey struct{}
 
-// hijacked knows the connection under an exec.
+// hijacked keeps the connection under an exec.
 type hijacked struct {
 	http.ResponseWriter
 	conn net.Conn
@@ -260,8 +260,9 @@ func (h *hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return lingering{conn}, rw, nil
 }
 
-// lingering is a connection that is closed only when the other end has closed it: a close
-// with something unread is a reset, which takes along what has not arrived there yet.
+// lingering is a connection whose Close ends only the sending direction at first. The connection is
+// closed once the other end has closed it, or after patience. Closing a connection with unread data
+// sends a reset, which discards data that is still on its way.
 type lingering struct{ net.Conn }
 
 func (l lingering) Close() error {

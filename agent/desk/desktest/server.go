@@ -13,17 +13,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// object is one of Kubernetes' as JSON.
+// object is a Kubernetes object as JSON.
 type object = map[string]any
 
-// Many is how many nodes have an agent of which nothing special is to be known.
+// Many is the number of nodes whose agents behave normally, besides "ok".
 const Many = 500
 
-// Special are the nodes with agents that fail in some way, beside "ok". The pods bear the
-// names of their nodes.
+// Special are the node "ok" and the nodes whose agents fail in some way. Pods have the names of
+// their nodes.
 var Special = []string{"ok", "hangs", "restarts", "missing", "old", "hostile", "silent", "killed", "dropped"}
 
-// Pods are those of the agents of nodes, with labels and specs as the chart makes them.
+// Pods returns the agents' pods on nodes, with labels and specs as in the chart.
 func Pods(nodes []string) (all []object) {
 	for _, name := range nodes {
 		all = append(all, object{
@@ -37,10 +37,10 @@ func Pods(nodes []string) (all []object) {
 	return all
 }
 
-// AllNodes are all that have an agent.
+// AllNodes returns all nodes that have an agent.
 func AllNodes() []string { return slices.Concat(Special, ManyNodes()) }
 
-// ManyNodes are those of which nothing special is to be known.
+// ManyNodes returns the nodes of Many.
 func ManyNodes() (names []string) {
 	for i := range Many {
 		names = append(names, fmt.Sprintf("many-%03d", i))
@@ -48,8 +48,9 @@ func ManyNodes() (names []string) {
 	return names
 }
 
-// NewCluster is a cluster of a kubelet and an API server that knows pods, execs by SPDY and
-// who bears which token: it stands for one that is older than WebSockets.
+// NewCluster makes a cluster of a kubelet and an API server. The API server serves pods, exec by
+// SPDY and SelfSubjectReviews; a bearer token is its user's name. It behaves like one that is older
+// than WebSockets.
 func NewCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{Kubelet: NewKubelet(t, func(h http.Handler) (*httptest.Server, error) { return httptest.NewServer(h), nil })}
@@ -81,7 +82,7 @@ func NewCluster(t testing.TB) *Cluster {
 	return c
 }
 
-// listPods gives at most a hundred at a time.
+// listPods returns at most a hundred pods per page.
 func listPods(w http.ResponseWriter, r *http.Request) {
 	pods := Pods(AllNodes())
 	from, _ := strconv.Atoi(r.URL.Query().Get("continue")) // 0: the first page

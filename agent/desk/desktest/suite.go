@@ -56,13 +56,14 @@ func Run(t *testing.T, c *Cluster) {
 	awaitGoroutines(t, before)
 }
 
-// awaitGoroutines: nothing that the desk began goes on. The library's pings end within 5 s.
+// awaitGoroutines waits until all goroutines that the desk started have ended. The library's pings
+// end within 5 s.
 func awaitGoroutines(t *testing.T, before goleak.Option) {
 	t.Helper()
 	await.Holds(t, patience, "the goroutines' end", func(context.Context) error { return goleak.Find(before) })
 }
 
-// awaitIdle: no command goes on.
+// awaitIdle waits until no command runs.
 func awaitIdle(t *testing.T, k *Kubelet) {
 	t.Helper()
 	await.Holds(t, patience, "the commands' end", func(context.Context) error {
@@ -83,7 +84,7 @@ func (s suite) desk(t *testing.T, config *rest.Config, nodes ...string) *desk.De
 	return d
 }
 
-// client asks one node.
+// client makes a client for the agent of one node.
 func (s suite) client(t *testing.T, config *rest.Config, node string) *desk.Client {
 	t.Helper()
 	agents, err := s.desk(t, config, node).Agents(t.Context())
@@ -95,8 +96,8 @@ func (s suite) client(t *testing.T, config *rest.Config, node string) *desk.Clie
 	return c
 }
 
-// ask: requests and answers of any size go both ways, one after the other on one connection,
-// with who asks.
+// ask checks that requests and answers of any size are carried one after the other on one
+// connection, with the caller's name.
 func (s suite) ask(t *testing.T) {
 	c := s.client(t, s.Admin, "ok")
 	s.Kubelet.Most()
@@ -125,7 +126,8 @@ func (s suite) ask(t *testing.T) {
 	}
 }
 
-// agents: all are listed, page by page, in order; a node that has none is named.
+// agents checks that all agents are listed, page by page and in order, and that a node without one
+// is named.
 func (s suite) agents(t *testing.T) {
 	all, err := s.desk(t, s.Reader).Agents(t.Context())
 	if err != nil || len(all) != Many+len(Special) {
@@ -144,7 +146,8 @@ func (s suite) agents(t *testing.T) {
 	}
 }
 
-// failures: each says what is wrong and the way out, on one line, whatever the node says.
+// failures checks that each error says what is wrong and how to fix it, on one line, whatever the
+// node sends.
 func (s suite) failures(t *testing.T) {
 	for node, want := range map[string]string{
 		"missing":  "no such file or directory: does ebb-agent run here",
@@ -167,7 +170,7 @@ func (s suite) failures(t *testing.T) {
 	}
 }
 
-// gone: a pod that was replaced after it was listed.
+// gone checks the error for a pod that was replaced after it was listed.
 func (s suite) gone(t *testing.T) {
 	a := s.client(t, s.Admin, "ok").Agent
 	a.Pod = "gone"
@@ -178,8 +181,8 @@ func (s suite) gone(t *testing.T) {
 	}
 }
 
-// forbidden: who may list and not exec hears which right is missing, and what it means. The
-// right to create is enough, for SPDY.
+// forbidden checks that a user who may list and not exec learns which right is missing, and what it
+// grants. The right to create is enough, for SPDY.
 func (s suite) forbidden(t *testing.T) {
 	for name, config := range map[string]*rest.Config{"reader": s.Reader, "getter": s.Getter} {
 		err := s.client(t, config, "ok").Ask(t.Context(), http.MethodGet, "/echo", nil, nil)
@@ -193,7 +196,7 @@ func (s suite) forbidden(t *testing.T) {
 	}
 }
 
-// cut: half an answer is never taken for one.
+// cut checks that an incomplete answer is an error.
 func (s suite) cut(t *testing.T) {
 	for _, tc := range []struct{ node, page, want string }{
 		{"ok", "/aborted", "the connection ended in the middle of the answer"},
@@ -210,7 +213,7 @@ func (s suite) cut(t *testing.T) {
 	}
 }
 
-// versions: a page that an agent does not have is a matter of versions, and says so.
+// versions checks that the error for an unknown page compares the versions.
 func (s suite) versions(t *testing.T) {
 	c := s.client(t, s.Admin, "ok")
 	err := c.Ask(t.Context(), http.MethodGet, "/tomorrow?q", nil, nil)
@@ -221,7 +224,8 @@ func (s suite) versions(t *testing.T) {
 	}
 }
 
-// cancelled: a request ends with its context, and so does the command in the pod.
+// cancelled checks that the end of a request's context ends the request, and the command in the
+// pod.
 func (s suite) cancelled(t *testing.T) {
 	c := s.client(t, s.Admin, "ok")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -243,7 +247,7 @@ func (s suite) cancelled(t *testing.T) {
 	awaitIdle(t, s.Kubelet)
 }
 
-// hangs: a node that does not answer is one result, and takes none of the others along.
+// hangs checks that a node that does not answer affects only its own result.
 func (s suite) hangs(t *testing.T) {
 	agents, err := s.desk(t, s.Admin, Special...).Agents(t.Context())
 	if err != nil {
@@ -284,7 +288,8 @@ func echo(ctx context.Context, c *desk.Client) (string, error) {
 	return got.Body, err
 }
 
-// many: all agents of a large cluster are asked in seconds, and not at once.
+// many checks that all agents of a large cluster answer within seconds, and that no more than
+// InFlight are asked at the same time.
 func (s suite) many(t *testing.T) {
 	awaitIdle(t, s.Kubelet)
 	s.Kubelet.Most()

@@ -27,9 +27,9 @@ func FromKubelet(ctx context.Context, o kube.KubeletOptions) (Settings, error) {
 
 var errNoConfigz = errors.New("what answers is not a kubelet's /configz")
 
-// FromAnswer reads what a kubelet has answered, {"kubeletconfig": {…}}, perhaps to an
-// API server that passed the question on. All defaults are in it, thresholds too: what it
-// does not name is not there.
+// FromAnswer reads a kubelet's answer, {"kubeletconfig": {…}}. An API server may have relayed it.
+// The answer includes all defaults, also thresholds: a threshold that it does not name does not
+// exist.
 func FromAnswer(body []byte) (Settings, error) {
 	s := Defaults()
 	var answer struct {

@@ -1,29 +1,26 @@
-// Package kubelet reads what a running kubelet does about images, dead
-// containers and full disks: from its command line and files, or from its own
-// /configz.
+// Package kubelet reads what a running kubelet does about images, dead containers and full disks.
+// It reads the kubelet's command line and files, or the kubelet's own /configz.
 //
 // # Purpose
 //
-// Whether two collectors are at work, and where the eviction manager steps in,
-// depends on a handful of settings that can stand in three places. [Settings]
-// has each with the place it came from, so that a person knows where to change
-// it. Nothing is judged here, and nothing is changed.
+// Whether two collectors are active, and when the eviction manager acts, depends on a handful of
+// settings that can be set in three places. [Settings] has each setting with the place it came
+// from, so that people know where to change it. This package judges nothing and changes nothing.
 //
 // # Invariants
 //
-//   - The places are merged as the kubelet merges them: defaults, the file of
-//     --config, the *.conf files below --config-dir in lexical order (JSON merge
-//     patch), then flags.
-//   - The kubelet's paths are its own: they are opened below its root, and links
-//     in them lead nowhere else.
-//   - Command lines, files and answers are untrusted: each is bounded, and a part
-//     that makes no sense is an error, never a default.
+//   - The places are merged as the kubelet merges them: defaults, the file of --config, the *.conf
+//     files below --config-dir in lexical order (JSON merge patch), then flags.
+//   - Paths of the kubelet are opened below the kubelet's root. Links in them cannot lead out of
+//     it.
+//   - Command lines, files and answers are untrusted. Each is bounded. A part that cannot be parsed
+//     is an error, never a default.
 //
 // # Failure modes
 //
-// A process that cannot be looked at (another user's, hidepid) is not found. A
-// kubelet that is part of another program (k3s, MicroK8s) takes its settings
-// from there: it is found, and /configz has to be asked.
+// A process that this process may not inspect (another user's, hidepid) is not found. A kubelet
+// that is part of another program (k3s, MicroK8s) gets its settings from that program. It is found,
+// but only /configz has its settings.
 //
 // # Sources
 //

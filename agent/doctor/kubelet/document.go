@@ -12,12 +12,12 @@ import (
 // maxFileBytes bounds a configuration file; a real one has a few kilobytes.
 const maxFileBytes = 1 << 20
 
-// document is a KubeletConfiguration with its fields not decoded yet: whether a
-// field is absent or null makes a difference where files are merged. The types of
-// k8s.io/kubelet cannot tell, and bring all of k8s.io/api along.
+// document is a KubeletConfiguration whose fields are not decoded yet. When files are merged, an
+// absent field and a null field differ. The types of k8s.io/kubelet cannot tell them apart, and
+// depend on all of k8s.io/api.
 type document map[string]json.RawMessage
 
-// parseFile reads YAML or JSON that says what it is.
+// parseFile reads YAML or JSON with the kind and the apiVersion of a KubeletConfiguration.
 func parseFile(data []byte) (document, error) {
 	if len(data) > maxFileBytes {
 		return nil, fmt.Errorf("larger than %d bytes", maxFileBytes)
@@ -37,7 +37,7 @@ func parseFile(data []byte) (document, error) {
 	return d, nil
 }
 
-// lay puts a document over the settings.
+// lay applies a document on top of the settings.
 func (s *Settings) lay(doc document, from string) error {
 	var errs []error
 	usual := Defaults()
@@ -53,9 +53,9 @@ func (s *Settings) lay(doc document, from string) error {
 	return errors.Join(errs...)
 }
 
-// layFile puts the file of --config over the settings. It alone brings the default
+// layFile applies the file of --config on top of the settings. Only this file brings the default
 // thresholds, and only if it sets none of its own or has mergeDefaultEvictionSettings
-// (loadConfigFile in cmd/kubelet/app/server.go); drop-ins are laid over key by key.
+// (loadConfigFile in cmd/kubelet/app/server.go). Drop-ins are applied key by key.
 func (s *Settings) layFile(data []byte, from string) error {
 	doc, err := parseFile(data)
 	if err == nil {
@@ -81,7 +81,7 @@ func (s *Settings) layFile(data []byte, from string) error {
 	return nil
 }
 
-// layDropIn puts a file of --config-dir over the settings.
+// layDropIn applies a file of --config-dir on top of the settings.
 func (s *Settings) layDropIn(data []byte, from string) error {
 	doc, err := parseFile(data)
 	if err == nil {
@@ -90,8 +90,8 @@ func (s *Settings) layDropIn(data []byte, from string) error {
 	return err
 }
 
-// FromFile reads a configuration file that a person has named, as if a kubelet
-// had been started with it alone.
+// FromFile reads a configuration file that the user named, as if a kubelet had been started with
+// this file alone.
 func FromFile(name string) (Settings, error) {
 	s := Defaults()
 	data, _, err := readConfiguration(os.OpenFile(name, readOnly, 0))

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SameMounts tells whether the kubelet sees the files that this process sees.
+// SameMounts reports whether the kubelet sees the same files as this process.
 func (p *Process) SameMounts() bool {
 	theirs, err := os.Readlink(p.file("ns/mnt"))
 	ours, ourErr := os.Readlink(p.file("../self/ns/mnt"))
@@ -24,21 +24,22 @@ func (p *Process) SameMounts() bool {
 	return err == nil && root == "/"
 }
 
-// MountInfo is the file that tells of the mounts the kubelet sees.
+// MountInfo returns the path of the file with the mounts that the kubelet sees.
 func (p *Process) MountInfo() string { return p.file("mountinfo") }
 
 func (p *Process) absolute(name string) string {
 	if filepath.IsAbs(name) {
 		return name
 	}
-	cwd, _ := p.proc.Cwd() // where that is not known it is the root
+	cwd, _ := p.proc.Cwd() // if it is unknown, the root
 	return filepath.Join("/", cwd, name)
 }
 
-// readOnly keeps a pipe from keeping us waiting; of a file O_NONBLOCK changes nothing.
+// readOnly has O_NONBLOCK so that opening a pipe does not block. For a regular file O_NONBLOCK
+// changes nothing.
 const readOnly = os.O_RDONLY | unix.O_NONBLOCK
 
-// readConfiguration reads a file that was just opened.
+// readConfiguration reads and closes a file. Its arguments are the results of opening it.
 func readConfiguration(f *os.File, err error) (data []byte, changed time.Time, _ error) {
 	if err != nil {
 		return nil, changed, err
@@ -51,7 +52,7 @@ func readConfiguration(f *os.File, err error) (data []byte, changed time.Time, _
 	if err != nil {
 		return nil, changed, err
 	}
-	data, err = io.ReadAll(io.LimitReader(f, maxFileBytes+1)) // more than that is refused where it is parsed
+	data, err = io.ReadAll(io.LimitReader(f, maxFileBytes+1)) // parseFile refuses more
 	return data, info.ModTime(), err
 }
 
@@ -62,13 +63,13 @@ const (
 	maxDepth  = 16
 )
 
-// tree is what the kubelet sees, for fs.WalkDir.
+// tree is the filesystem that the kubelet sees, for fs.WalkDir.
 type tree struct{ *Process }
 
 func (t tree) Open(name string) (fs.File, error) { return t.Process.Open(name, readOnly) }
 
-// dropIns lists the files of --config-dir as the kubelet goes through it: in lexical
-// order, directories in their place among files.
+// dropIns lists the files of --config-dir in the kubelet's order: lexical, with directories in
+// their place among files.
 func (p *Process) dropIns(dir string) (files []string, err error) {
 	dir = path.Clean(p.absolute(dir))
 	listed := 0
@@ -89,11 +90,11 @@ func (p *Process) dropIns(dir string) (files []string, err error) {
 	return files, err
 }
 
-// Line keeps a text on one line of visible characters, and short.
+// Line makes a text one line of visible characters. After limit characters, "…" replaces the rest.
 func Line(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
-			return ' ' // controls, and what turns the direction of writing
+			return ' ' // control characters, and those that change the direction of text
 		}
 		return r
 	}, strings.ToValidUTF8(s, "?"))

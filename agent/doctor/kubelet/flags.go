@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flag is one of a command line.
+// flag is a flag of a command line.
 type flag struct{ name, value string }
 
-// parseFlags reads a command line, without the program's name, as the kubelet does,
-// and returns the flags that concern ebb. Of others it is unknown whether they take a
-// value: what follows and is no flag itself counts as one.
+// parseFlags reads a command line, without the program's name, as the kubelet does. It returns the
+// flags that concern ebb. It does not know whether other flags take a value. An argument after such
+// a flag that is no flag itself is treated as its value.
 func parseFlags(args []string) (flags []flag, err error) {
 	set := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
 	set.Usage = func() {}
@@ -35,7 +35,7 @@ func parseFlags(args []string) (flags []flag, err error) {
 	return flags, err
 }
 
-// last returns the value of a flag; the last one counts.
+// last returns the last value of a flag, which is the one that applies.
 func last(flags []flag, name string) (value string) {
 	for _, f := range flags {
 		if f.name == name {
@@ -45,8 +45,9 @@ func last(flags []flag, name string) (value string) {
 	return value
 }
 
-// layFlags puts flags over the settings. Thresholds begin empty with their first flag,
-// others add to it (LangleSeparatedMapStringString in component-base).
+// layFlags applies flags on top of the settings. The first --eviction-hard or --eviction-soft
+// removes those thresholds from files; further ones add to it (LangleSeparatedMapStringString in
+// component-base).
 func (s *Settings) layFlags(flags []flag) error {
 	var errs []error
 	laid := map[string]bool{}

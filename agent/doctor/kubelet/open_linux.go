@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens a path as the kubelet would: from its root, in its mounts, and with
-// links that stay there. O_PATH descriptors will do for directories.
+// Open opens a path as the kubelet would: below the kubelet's root, in its mounts. Links cannot
+// lead out of the root. For directories, O_PATH in flags is enough.
 func (p *Process) Open(name string, flags int) (*os.File, error) {
 	root, err := unix.Open(p.file("root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

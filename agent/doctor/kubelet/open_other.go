@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// Open fails: only a kubelet on Linux is looked at from beside it.
+// Open fails: reading the files of another process needs Linux.
 func (p *Process) Open(name string, _ int) (*os.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: errors.ErrUnsupported}
 }

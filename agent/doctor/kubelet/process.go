@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// maxCommandLine bounds what is taken of a command line. The kernel allows
-// megabytes; a kubelet has a kilobyte or two.
+// maxCommandLine bounds how many bytes of a command line are used. The kernel allows megabytes; a
+// kubelet has a kilobyte or two.
 const maxCommandLine = 64 << 10
 
 // Process is a running kubelet.
@@ -25,13 +25,13 @@ type Process struct {
 	PID  int
 	Args []string // without the program's name
 
-	// Within is the program that the kubelet is a part of, as "k3s". Its command
-	// line is not a kubelet's.
+	// Within is the program that the kubelet is a part of, such as "k3s". The command line is then
+	// not a kubelet's.
 	Within string
-	// Truncated: the command line is longer than what was taken.
+	// Truncated means that the command line is longer than maxCommandLine.
 	Truncated bool
-	// Changed are the files of its configuration that were changed after it began: it does
-	// not run with what they say now. Known from Settings on.
+	// Changed are the configuration files that were changed after the process started, so it does
+	// not run with their present content. Settings sets it.
 	Changed []string
 
 	dir  string // /proc/PID, where proc is mounted
@@ -41,16 +41,17 @@ type Process struct {
 // hosts are programs with a kubelet inside, by the name of the executable.
 var hosts = map[string]string{"k3s": "k3s", "kubelite": "MicroK8s", "k0s": "k0s"}
 
-// errOther: a process that is none of ours to look at.
+// errOther means that a process is of no interest here.
 var errOther = errors.New("not a kubelet that root runs")
 
-// ErrHidden is of a process with more capabilities than this one.
+// ErrHidden means that a process has more capabilities than this one.
 var ErrHidden = errors.New("needs root and CAP_SYS_PTRACE")
 
-// Find looks for kubelets among the processes of proc, by the name of what they
-// execute. Only root's count: anybody can give a program that name. The error may
-// come beside what was found: of a process that seems to be one, and is closed
-// to this process, or of the one that was asked for by its PID; 0 asks for all.
+// Find returns the kubelets among the processes of proc, by the name of their executable. Only
+// processes of root count, because any user can give a program that name. pid selects one process;
+// 0 selects all. With 0, Find can return an error beside the kubelets: a process calls itself
+// kubelet, and this process may not inspect it. With a PID, the error says why that process is not
+// returned.
 func Find(proc string, pid int) ([]Process, error) {
 	all, err := processes(proc)
 	if err != nil {
@@ -78,8 +79,8 @@ func Find(proc string, pid int) ([]Process, error) {
 	return found, hidden
 }
 
-// FindProgram returns a process of root's that executes a file of this name; 0
-// if there is none.
+// FindProgram returns the PID of a process of root that executes a file of this name; 0 if there is
+// none.
 func FindProgram(proc, name string) int {
 	all, _ := processes(proc) // what cannot be seen is not found
 	for _, p := range all {
@@ -90,7 +91,7 @@ func FindProgram(proc, name string) int {
 	return 0
 }
 
-// processes lists all, in order.
+// processes lists all processes, sorted by PID.
 func processes(proc string) ([]Process, error) {
 	all, err := procfs.NewFS(proc)
 	if err != nil {
@@ -125,7 +126,7 @@ func (p *Process) inspect() error {
 	if args := splitCommandLine(line[:min(len(line), maxCommandLine)]); len(args) > 0 {
 		p.Args = args[1:]
 	}
-	// These programs do much else under the same name.
+	// k0s and k3s have many other commands.
 	many := p.Within == "k0s" || p.Within == "k3s"
 	if many && (len(p.Args) == 0 || !slices.Contains([]string{"server", "agent", "worker", "controller"}, p.Args[0])) {
 		return errOther
@@ -135,22 +136,22 @@ func (p *Process) inspect() error {
 
 func (p *Process) file(name string) string { return filepath.Join(p.dir, name) }
 
-// program is the name of the file that the process executes. While a package is
-// upgraded the file behind a running program is gone.
+// program returns the name of the file that the process executes. During the upgrade of a package,
+// the file of a running program may be deleted.
 func (p *Process) program() (string, error) {
 	exe, err := p.proc.Executable()
 	return path.Base(strings.TrimSuffix(exe, " (deleted)")), err
 }
 
-// ofRoot goes by the effective user: who owns the directory in proc is root for each
-// process that hides its memory.
+// ofRoot reports whether the effective user of the process is root. The owner of the directory in
+// proc does not show that: it is root for each process that hides its memory.
 func (p *Process) ofRoot() bool {
 	status, err := p.proc.NewStatus()
 	return err == nil && status.UIDs[1] == 0
 }
 
-// seemsOne goes by what root's process calls itself, where nothing better can be
-// read. It is good for a hint only.
+// seemsOne reports whether a process of root calls itself kubelet. It is for processes of which
+// nothing better can be read, and only good for a hint.
 func (p *Process) seemsOne() bool {
 	comm, err := p.proc.Comm()
 	return err == nil && comm == "kubelet" && p.ofRoot()
@@ -178,13 +179,14 @@ func (p *Process) flags() ([]flag, error) {
 	return flags, nil
 }
 
-// ConfigFile is what --config names; "" if it is not there.
+// ConfigFile returns the file that --config names; "" if there is none.
 func (p *Process) ConfigFile() string {
-	flags, _ := p.flags() // as far as they can be read
+	flags, _ := p.flags() // those that can be read
 	return clean(last(flags, "config"))
 }
 
-// Started is when the process began, to within a second: its clock is the kernel's.
+// Started returns when the process started, to within a second: the kernel reports when it booted
+// in seconds.
 func (p *Process) Started() (time.Time, error) {
 	stat, err := p.proc.Stat()
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// ErrWithin: the kubelet is part of another program, whose command line and
-// files do not tell.
+// ErrWithin means that the kubelet is part of another program, whose command line and files do not
+// have its settings.
 var ErrWithin = errors.New("the kubelet is part of another program")
 
-// Settings reads the process's command line and the files it names. What is
-// wrong with one part is in the error; the rest holds as far as it goes, and is
-// not to be trusted as a whole. Changed is renewed.
+// Settings reads the process's command line and the files that it names, and sets Changed. If a
+// part is wrong, the error says so. The other parts are then still returned, but the settings as a
+// whole cannot be relied upon.
 func (p *Process) Settings() (Settings, error) {
 	s := Defaults()
 	if p.Within != "" {
@@ -22,7 +22,7 @@ func (p *Process) Settings() (Settings, error) {
 	started, startErr := p.Started()
 	p.Changed = nil
 	note := func(name string, changed time.Time) {
-		// Where the start is not known nothing is claimed; it is known to within a second.
+		// If the start is unknown, no file is reported. The start is known to within a second.
 		if startErr == nil && changed.After(started.Add(time.Second)) {
 			p.Changed = append(p.Changed, clean(name))
 		}
@@ -49,7 +49,7 @@ func (p *Process) Settings() (Settings, error) {
 				err = fmt.Errorf("%s: %w", clean(files[i]), err)
 			}
 		}
-		// The directory changes with a file that was added or taken away.
+		// Adding or removing a file changes the directory.
 		if info, infoErr := fs.Stat(tree{p}, dir); infoErr == nil {
 			note(dir, info.ModTime())
 		}

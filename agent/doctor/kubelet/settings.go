@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Settings are those of a kubelet that concern what ebb does.
+// Settings are the kubelet's settings that concern ebb.
 type Settings struct {
 	ImageGCHighThresholdPercent, ImageGCLowThresholdPercent Value[int]
 	ImageMinimumGCAge, ImageMaximumGCAge                    Value[time.Duration]
@@ -18,16 +18,16 @@ type Settings struct {
 	PodLogsDir               Value[string]
 	FeatureGates             Values[bool]
 
-	// Of these there are flags only. /configz does not have them: FlagsKnown
-	// tells whether a command line was read.
+	// For these there are only flags, and /configz does not have them. FlagsKnown says whether a
+	// command line was read.
 	RootDir                                        Value[string]
 	MaximumDeadPerContainer, MaximumDeadContainers Value[int]
 	MinimumContainerDuration                       Value[time.Duration]
 	FlagsKnown                                     bool
 }
 
-// knobs are all settings by the field of a configuration file, the flag and the default
-// of a kubelet without flags and files, in the order in which they are shown.
+// knobs are all settings, in the order in which they are shown. Each has its field in a
+// configuration file, its flag, and the default of a kubelet without flags and files.
 var knobs = []struct {
 	field, flag, otherwise string
 	of                     func(*Settings) layer
@@ -49,7 +49,7 @@ var knobs = []struct {
 	{"", "minimum-container-ttl-duration", "0s", func(s *Settings) layer { return &s.MinimumContainerDuration }},
 }
 
-// FromDefault is where a setting comes from that nobody has set.
+// FromDefault is the source of a setting that is not set.
 const FromDefault = "default"
 
 // defaultEvictionHard is DefaultEvictionHard of Linux
@@ -74,14 +74,14 @@ func Defaults() Settings {
 	return s
 }
 
-// CollectsImages tells whether the kubelet's image garbage collection is at
-// work: StartGarbageCollection leaves it out only with both of these
+// CollectsImages reports whether the kubelet's image garbage collection is on.
+// StartGarbageCollection skips it only if the high threshold is 100 and the maximum age is 0
 // (pkg/kubelet/kubelet.go).
 func (s *Settings) CollectsImages() bool {
 	return s.ImageGCHighThresholdPercent.V != 100 || s.ImageMaximumGCAge.V != 0
 }
 
-// Socket is the path of the runtime's socket; "" if the endpoint is none.
+// Socket returns the path of the runtime's socket; "" if the endpoint is not a unix socket.
 func (s *Settings) Socket() string {
 	path, isUnix := strings.CutPrefix(s.ContainerRuntimeEndpoint.V, "unix://")
 	if !isUnix && strings.Contains(path, "://") {
@@ -90,17 +90,17 @@ func (s *Settings) Socket() string {
 	return path
 }
 
-// Setting is one for people.
+// Setting is a setting as text.
 type Setting struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 	From  string `json:"from"`
 }
 
-// gatesOfInterest change the findings about disks.
+// gatesOfInterest are the feature gates that matter for disks.
 var gatesOfInterest = []string{"featureGates.ImageMaximumGCAge", "featureGates.KubeletSeparateDiskGC"}
 
-// List has the settings that concern images, containers and disks.
+// List returns the settings that concern images, containers and disks.
 func (s *Settings) List() []Setting {
 	var list []Setting
 	for _, k := range knobs {
@@ -116,10 +116,9 @@ func (s *Settings) List() []Setting {
 	})
 }
 
-// Reconcile lays what the kubelet reports that it runs with over what its files
-// say. Where the two agree a value keeps the place it was read from; where not,
-// the kubelet is right, and different names it: files that were changed, and a
-// kubelet that was not restarted.
+// Reconcile compares the settings read from files with those that the kubelet reports. If a value
+// is the same in both, it keeps the place it was read from. If not, the kubelet's value replaces
+// it, and different names it: a file was changed, and the kubelet was not restarted.
 func (s *Settings) Reconcile(asked Settings) (different []string) {
 	for _, k := range knobs {
 		if k.field != "" {
@@ -129,8 +128,8 @@ func (s *Settings) Reconcile(asked Settings) (different []string) {
 	return different
 }
 
-// TakeFlags takes over what only flags tell, from a process that was found
-// beside a configuration that does not have it.
+// TakeFlags sets the settings that only flags have, from the command line of p. It is for settings
+// that were read without a command line.
 func (s *Settings) TakeFlags(p *Process) {
 	flags, err := p.flags()
 	withFlags := Defaults()
@@ -145,5 +144,5 @@ func (s *Settings) TakeFlags(p *Process) {
 	s.FlagsKnown = true
 }
 
-// differs says of one setting what the kubelet runs with, and what its files say.
+// differs formats a setting, its value in the kubelet, and its value in the files.
 const differs = "%s is %v, not %v"

@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Threshold is one of the eviction manager's: it acts when less than this is
-// available. Percent or Quantity counts, whichever is not zero; both zero is no
-// threshold at all.
+// Threshold is a threshold of the eviction manager, which acts when less than this is available. At
+// most one of Percent and Quantity is not zero, and that one counts. If both are zero, there is no
+// threshold.
 type Threshold struct {
 	Percent  float64
 	Quantity float64 // bytes or inodes
 }
 
-// Off tells a threshold that the kubelet leaves out: 0% and 100%.
+// Off reports whether the kubelet ignores the threshold, as it does with 0% and 100%.
 func (t Threshold) Off() bool { return t == Threshold{} }
 
 // Available is the threshold in bytes or inodes on a filesystem of this capacity.
@@ -38,8 +38,8 @@ func (t Threshold) UsedPercent(capacity uint64) float64 {
 	return 100 - 100*t.Available(capacity)/float64(capacity)
 }
 
-// quantities are those that are worth parsing. A Quantity is exact at any size,
-// so that an exponent of ten digits would cost as many bytes.
+// quantities matches the quantities that are worth parsing. A Quantity is exact at any size, so an
+// exponent of ten digits could take gigabytes.
 var quantities = regexp.MustCompile(`^[+-]?[0-9.]{1,24}([eE][+-]?[0-9]{1,2}|[A-Za-z]{0,2})$`)
 
 // ParseThreshold reads "15%", "10Gi" or "500000" as the kubelet does

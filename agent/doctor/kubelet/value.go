@@ -20,24 +20,25 @@ const (
 	maxEntries = 1000
 )
 
-// layer is what files and flags are laid over, one after the other: a value, or a map of them.
+// layer is a setting, or a map of settings. Files and flags are applied to it one after the other.
 type layer interface {
-	// layJSON lays a field of a document; null takes away what is below, down to the default.
+	// layJSON applies a field of a document. null resets a value to its default, otherwise, and
+	// empties a map.
 	layJSON(raw json.RawMessage, from string, otherwise layer) error
-	layText(text, from string) error // as a flag has it
+	layText(text, from string) error // in the format of a flag
 	list(name string) []Setting
-	// take lays what the kubelet says over what its files say, and returns where they differ.
+	// take replaces what the files say by what the kubelet reports, and returns the differences.
 	take(name string, asked layer) []string
 }
 
-// Value is a setting and where it stands: a file, a flag, /configz, or [FromDefault].
+// Value is a setting and where it is set: a file, a flag, /configz, or [FromDefault].
 type Value[T comparable] struct {
 	V    T
 	From string
 }
 
-// layJSON takes a zero that is no number for "not set" where that has a default, as the
-// kubelet does: its defaulting cannot tell the two apart.
+// layJSON treats a zero that is no number as "not set" if the setting has a default, as the kubelet
+// does: its defaulting cannot tell the two apart.
 func (v *Value[T]) layJSON(raw json.RawMessage, from string, otherwise layer) error {
 	usual, zero := *otherwise.(*Value[T]), *new(T)
 	next := Value[T]{From: from}
@@ -118,8 +119,8 @@ func (v *Value[T]) take(name string, asked layer) []string {
 // Values are settings by name.
 type Values[T comparable] map[string]Value[T]
 
-// layJSON lays a map over another, key by key; null takes away a key or, in the map's
-// place, all of them.
+// layJSON applies a map key by key. A null removes its key. A null instead of the map removes all
+// keys.
 func (m Values[T]) layJSON(raw json.RawMessage, from string, _ layer) error {
 	if string(raw) == "null" {
 		clear(m)
@@ -143,7 +144,7 @@ func (m Values[T]) layJSON(raw json.RawMessage, from string, _ layer) error {
 	return nil
 }
 
-// put keeps what could be read.
+// put stores a value, unless it could not be read or there are too many.
 func (m Values[T]) put(name string, v Value[T], err error) error {
 	if err == nil && len(m) >= maxEntries {
 		err = fmt.Errorf("more than %d entries", maxEntries)

@@ -35,7 +35,7 @@ type Runtime struct {
 	Socket string `json:"socket" doc:"Path of containerd's socket, which also serves the CRI. auto: the one that exists of /run/containerd/containerd.sock and the sockets of k3s, RKE2, MicroK8s and k0s. If several exist, name the one that the kubelet uses."`
 }
 
-// SocketAuto is a socket that is looked for (runtime/containerd/layout).
+// SocketAuto makes ebb search for the socket (runtime/containerd/layout).
 const SocketAuto = "auto"
 
 // Images is the image policy.
@@ -52,7 +52,7 @@ type Images struct {
 	AgeRemovalsPerHourPercent  int      `json:"ageRemovalsPerHourPercent" doc:"While the disk needs no space, imageMaximumGCAge removes at most this share of the node's images in any 60 minutes, and at least one image. So a short age does not make all nodes pull at once. 1 to 100."`
 }
 
-// Containers is the policy for what is dead.
+// Containers is the policy for dead containers, sandboxes and their logs.
 type Containers struct {
 	Enabled              bool     `json:"enabled" doc:"false: the agent leaves dead containers, sandboxes and logs to the kubelet. If both remove them, that is safe but redundant."`
 	MinAge               Duration `json:"minAge" doc:"A dead container younger than this stays. 0s switches this off."`
@@ -71,7 +71,7 @@ const (
 	AgeFromTermination = "termination"
 )
 
-// Pods says who knows the pods of this node.
+// Pods configures the source of this node's pods.
 type Pods struct {
 	Source    string    `json:"source" doc:"kubelet: the kubelet's /pods, with authentication. apiserver: a watch of this node's pods. none: no source. With none, the last dead container and the last sandbox of each deleted pod stay, and so do logs. Images that a pod waits for are not known then."`
 	Kubelet   Kubelet   `json:"kubelet" doc:"For source kubelet."`
@@ -106,7 +106,7 @@ type APIServer struct {
 	Events bool `json:"events" doc:"Whether the agent writes Events about the Node, which kubectl describe node shows. They report a low threshold that cannot be reached, a reclaim run that fell short, images that are removed and pulled in a circle, and pauses. At most 20 an hour. The identity needs \"create\" and \"patch\" on events in the namespace default."`
 }
 
-// Filesystems says where else the node's disks fill.
+// Filesystems says which directories are watched besides those of the runtime.
 type Filesystems struct {
 	Kubelet   Directory `json:"kubelet" doc:"The kubelet's root directory (nodefs), with emptyDir volumes and other data of pods."`
 	PodLogs   Directory `json:"podLogs" doc:"The directory of logs, with the standard output of containers."`
@@ -139,13 +139,13 @@ type Writers struct {
 	Top int `json:"top" doc:"How many containers metrics show, those that grew most. ebb top shows all. 0 to 1000; 10 is a good number. 0, the default, switches the counting off. Counting costs some tens of nanoseconds for each newly written block. That is some percent of buffered writes at page-cache speed."`
 }
 
-// State says where the state file is.
+// State says where the state file and the lock file are.
 type State struct {
 	Directory string `json:"directory" doc:"Directory of state.db, which stores the last use of images, when each one was first seen, the directories of layers, and the history. Created if missing."`
 	LockFile  string `json:"lockFile" doc:"File that lets only one agent run on the node. A second agent with the same file does not start. Only nodes inside nodes need different files. Its directory is created if missing."`
 }
 
-// Server configures the HTTP endpoint.
+// Server configures the HTTP servers and the admin socket.
 type Server struct {
 	Address       string `json:"address" doc:"host:port of /metrics, /healthz and /readyz, and nothing else. Loopback by default. Empty: no server."`
 	HealthAddress string `json:"healthAddress" doc:"host:port of /healthz and /readyz alone, for probes. It is plain HTTP, also with webConfigFile. Empty: none."`
@@ -197,5 +197,5 @@ func Default() Config {
 // Duration is a time.Duration written as Go and Kubernetes write it: "12h45m".
 type Duration time.Duration
 
-// String writes the duration without superfluous zero units: "5m", not "5m0s".
+// String formats the duration without zero units: "5m", not "5m0s".
 func (d Duration) String() string { return short(time.Duration(d)) }

@@ -18,8 +18,8 @@ import (
 // two kilobytes.
 const maxFileBytes = 1 << 20
 
-// Load reads, completes and validates the file at path. The error joins every
-// problem found.
+// Load reads the file at path, completes it with defaults and validates it. The error joins every
+// problem.
 func Load(path string) (Config, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -41,8 +41,8 @@ func Load(path string) (Config, error) {
 
 // Parse decodes data over the defaults and validates the result.
 //
-// A plain strict decoder stops at the first problem of its kind; walking the
-// document beside the struct finds all of them.
+// A plain strict decoder stops at the first problem of its kind. Parse finds all of them: it walks
+// the document beside the struct.
 func Parse(data []byte) (Config, error) {
 	c := Default()
 	asJSON, err := yaml.YAMLToJSONStrict(data) // refuses duplicate keys
@@ -59,7 +59,7 @@ func Parse(data []byte) (Config, error) {
 	if doc != nil { // an empty file is all defaults
 		w.value("", doc, reflect.ValueOf(&c).Elem())
 	}
-	// Fields that were read well are still checked when others were not.
+	// Valid fields are still checked if others could not be read.
 	w.errs = append(w.errs, c.problems(w.bad)...)
 	if len(w.errs) > 0 {
 		return Config{}, errors.Join(w.errs...)
@@ -67,10 +67,10 @@ func Parse(data []byte) (Config, error) {
 	return c, nil
 }
 
-// walker lays a decoded document over a struct and collects what does not fit.
+// walker stores a decoded document in a struct and collects what does not fit.
 type walker struct {
 	errs []error
-	bad  map[string]bool // fields that were ill-typed: no second complaint about them
+	bad  map[string]bool // fields of a wrong type, which are not reported twice
 }
 
 func (w *walker) fail(path, format string, args ...any) {
@@ -175,7 +175,7 @@ func (w *walker) duration(path string, in any, out reflect.Value) {
 	out.SetInt(int64(d))
 }
 
-// describe quotes a value of the user's file in an error; long ones are cut.
+// describe formats a value of the user's file for an error. It cuts long strings.
 func describe(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -194,7 +194,7 @@ func describe(v any) string {
 	}
 }
 
-// short writes a duration as people do.
+// short formats a duration without zero units.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

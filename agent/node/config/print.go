@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Print writes c as YAML with each field's documentation above it. What it
-// writes, Parse reads back to c.
+// Print writes c as YAML with each field's documentation above it. Parse reads the output back to
+// c.
 func Print(w io.Writer, c Config) error {
 	var b strings.Builder
 	b.WriteString("# Configuration of ebb-agent. Every field is optional; these are the defaults.\n")
@@ -34,7 +34,7 @@ func printStruct(b *strings.Builder, indent string, v reflect.Value) {
 	}
 }
 
-// scalar writes one value as JSON, which is YAML too; durations as words.
+// scalar formats one value as JSON, which is YAML, too. Durations are text.
 func scalar(v reflect.Value) string {
 	if d, ok := v.Interface().(Duration); ok {
 		return d.String()

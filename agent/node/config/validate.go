@@ -13,11 +13,10 @@ import (
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
-// maxSocketPath is what sun_path holds, less its terminating zero (unix(7)).
+// maxSocketPath is the size of sun_path without its terminating zero (unix(7)).
 const maxSocketPath = 107
 
-// problems lists what is wrong with c, leaving out fields that already could
-// not be read.
+// problems returns what is wrong with c, except for the fields in bad, which could not be read.
 func (c *Config) problems(bad map[string]bool) []error {
 	var errs []error
 	fail := func(field, format string, args ...any) {
@@ -124,7 +123,7 @@ func (i *Images) problems(bad map[string]bool, fail func(field, format string, a
 	}
 }
 
-// files are those that may be left out.
+// files returns the paths that may be empty, by field.
 func (c *Config) files() map[string]string {
 	return map[string]string{
 		"containers.logLinks":               c.Containers.LogLinks,

@@ -1,4 +1,4 @@
-// Package programtest has what tests of programs that serve on the network share.
+// Package programtest helps tests of programs that serve on the network.
 package programtest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/await"
 )
 
-// The user of [Web], and the hash of the password by bcrypt at its lowest cost.
+// The user and the password of [Web], and the password's bcrypt hash at the lowest cost.
 const (
 	User     = "prometheus"
 	Password = "secret"
@@ -48,11 +48,11 @@ func Web(t *testing.T) (file string, client *http.Client) {
 		}
 	}
 	client = server.Client()
-	client.Transport.(*http.Transport).DisableKeepAlives = true // each request is a connection of its own
+	client.Transport.(*http.Transport).DisableKeepAlives = true // each request has its own connection
 	return file, client
 }
 
-// FreeAddress is one on loopback that nobody listens at now.
+// FreeAddress returns an address on loopback that no process listens at now.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -63,14 +63,14 @@ func FreeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// Answer is the status with which a server answers that URL and password.
+// Answer is the status that a server must return for a URL and password.
 type Answer struct {
 	Client        *http.Client
 	URL, Password string
 	Status        int
 }
 
-// Answers fails the test where a server answers otherwise.
+// Answers fails the test if a server returns another status.
 func Answers(t *testing.T, answers []Answer) {
 	t.Helper()
 	for _, want := range answers {
@@ -80,7 +80,8 @@ func Answers(t *testing.T, answers []Answer) {
 	}
 }
 
-// Get asks for a page, with a password unless it is "". It waits for a server that comes.
+// Get requests a page, with a password unless it is "". It waits up to 10 s until the server
+// accepts connections.
 func Get(t *testing.T, client *http.Client, url, password string) (status int, body string) {
 	t.Helper()
 	await.Holds(t, 10*time.Second, url+" to be served", func(ctx context.Context) error {

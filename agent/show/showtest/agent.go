@@ -17,32 +17,32 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
-// Agent answers the pages of this package. Its fields are set before it is asked.
+// Agent serves the pages of this package. Set its fields before the first request.
 type Agent struct {
 	Status page.Status
 	Plan   page.Plan
-	Next   []page.Plan // the plan is another one whenever somebody wants it carried out: these, in turn
-	Events string      // of a run; "": one that does what the plan says
-	Cut    bool        // the connection ends after the events, without an end of the answer
-	Busy   string      // why no run begins
-	Tame   bool        // nothing evil, for documents
+	Next   []page.Plan // each POST /reclaim first makes the next of these the Plan
+	Events string      // the answer to POST /reclaim; "": the events of carrying out Plan
+	Cut    bool        // the connection breaks after the events, before the answer ends
+	Busy   string      // why POST /reclaim is refused; "": it is not
+	Tame   bool        // no hostile names: for examples in the documentation
 
 	mu    sync.Mutex
 	asked []string
 	looks uint64
 }
 
-// NewAgent is one that is well.
+// NewAgent returns the agent of a healthy node.
 func NewAgent() *Agent { return &Agent{Status: Status(), Plan: Plan()} }
 
-// Asked are the requests so far: method, path and body.
+// Asked returns the requests so far: method, URL and body.
 func (a *Agent) Asked() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.asked)
 }
 
-// Serve answers on a socket until the test ends.
+// Serve answers on a socket until the test ends. It returns the path of the socket.
 func (a *Agent) Serve(t testing.TB) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "agent.sock")
@@ -70,7 +70,7 @@ func (a *Agent) handler() http.Handler {
 	get("POST /resume", func(*http.Request) any { return page.Resume{WasPaused: true} })
 	get("POST /pause", func(r *http.Request) any {
 		var q page.PauseRequest
-		_ = json.NewDecoder(r.Body).Decode(&q) // none is one of nothing
+		_ = json.NewDecoder(r.Body).Decode(&q) // no body: the zero request
 		return page.Pause{Since: Now, Until: Now.Add(time.Duration(q.ForSeconds) * time.Second), By: "tester", Reason: q.Reason}
 	})
 	mux.HandleFunc("GET /why", a.why)
@@ -91,14 +91,14 @@ func (a *Agent) status(*http.Request) any {
 	return a.Status
 }
 
-// Become gives it another status.
+// Become replaces the status.
 func (a *Agent) Become(s page.Status) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.Status = s
 }
 
-// writers are those of two seconds after the answer before.
+// writers returns the writers, each time two seconds later than before.
 func (a *Agent) writers() any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -115,7 +115,8 @@ func (a *Agent) answer(w http.ResponseWriter, with any) {
 	answer(w, http.StatusOK, with)
 }
 
-// tame leaves out what is strange, and what is evil in the rest.
+// tame removes everything with the ID of [Strange], Evil from all other texts, and list entries
+// whose text after the colon was Evil.
 func tame(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -130,7 +131,7 @@ func tame(v any) any {
 			if fields, ok := one.(map[string]any); ok && strings.HasPrefix(fmt.Sprint(fields["id"]), "sha256:f00d") {
 				continue
 			}
-			if one = tame(one); !strings.HasSuffix(fmt.Sprint(one), ": ") { // what came after that was all evil
+			if one = tame(one); !strings.HasSuffix(fmt.Sprint(one), ": ") { // the rest was Evil
 				list = append(list, one)
 			}
 		}
@@ -145,7 +146,8 @@ func answer(w http.ResponseWriter, code int, with any) {
 	_ = json.NewEncoder(w).Encode(with)
 }
 
-// why knows images by what is in their names. Of two that are meant, neither is.
+// why finds images by a part of their references, or by the beginning of their ID. More than one
+// match is an error.
 func (a *Agent) why(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("image")
 	var found []page.Image
@@ -164,7 +166,7 @@ func (a *Agent) why(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// history gives one entry after the other.
+// history answers with one entry a page.
 func history(r *http.Request) any {
 	all := History().Entries
 	from, _ := strconv.Atoi(r.URL.Query().Get("before")) // 0: the first page

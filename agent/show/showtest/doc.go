@@ -1,3 +1,3 @@
-// Package showtest has pages as agents answer them, with names that nobody should trust,
-// and an agent that answers them on a socket. It is for tests.
+// Package showtest has pages as agents answer them, with names that must not be trusted, and an
+// agent that serves these pages on a socket. It is for tests.
 package showtest

@@ -10,7 +10,7 @@ import (
 // Now is the time of all pages.
 var Now = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 
-// Evil is a name that a terminal must never see.
+// Evil is a name that must never reach a terminal unescaped.
 const Evil = "evil\x1b[2J\x07\u202e\u009b31m\xff\nname"
 
 const gi, mi = 1 << 30, 1 << 20
@@ -22,7 +22,7 @@ func ago(d time.Duration) *time.Time {
 
 func of[T any](v T) *T { return &v }
 
-// Status is that of a node that is well.
+// Status is the status of a healthy node.
 func Status() page.Status {
 	return page.Status{
 		Time: Now, Node: "worker-1", Version: "0.2.0", Mode: "enforce", Ready: true, Degraded: []string{},
@@ -37,12 +37,12 @@ func Status() page.Status {
 	}
 }
 
-// Pause is one that lasts.
+// Pause is an active pause.
 func Pause() page.Pause {
 	return page.Pause{Since: Now.Add(-40 * time.Minute), Until: Now.Add(80 * time.Minute), By: "alice" + Evil, Reason: "kernel upgrade"}
 }
 
-// Troubled is the status of a node with all there can be.
+// Troubled is the status of a node with every kind of trouble.
 func Troubled() page.Status {
 	s := Status()
 	s.Node, s.Version, s.Mode, s.Ready, s.NotReady = "worker-2", "0.1.0", "observe", false, "containerd does not answer: "+Evil
@@ -56,7 +56,7 @@ func Troubled() page.Status {
 	return s
 }
 
-// Images are four, of all kinds.
+// Images is a page with four images, one of each kind.
 func Images() page.Images {
 	return page.Images{
 		Time: Now, Looked: Now.Add(-3 * time.Minute), Mode: "enforce",
@@ -70,7 +70,7 @@ func Images() page.Images {
 	}
 }
 
-// Old is an image that would go first.
+// Old is the image that would be removed first.
 func Old() page.Image {
 	return page.Image{
 		ID: "sha256:0a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9", References: []string{"docker.io/library/postgres:15", "docker.io/library/postgres@sha256:77"},
@@ -81,7 +81,7 @@ func Old() page.Image {
 	}
 }
 
-// Shared is one that may go and need not.
+// Shared is an image that may be removed, but does not have to be.
 func Shared() page.Image {
 	return page.Image{
 		ID: "sha256:beef00000000718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9aa", References: []string{"docker.io/library/busybox:1.36"},
@@ -90,7 +90,7 @@ func Shared() page.Image {
 	}
 }
 
-// Busy is one in use, with a long name.
+// Busy is an image in use, with a long name.
 func Busy() page.Image {
 	return page.Image{
 		ID: "sha256:cafe00000000718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9bb", References: []string{"registry.internal.example.com/teams/payments/checkout-service:2026.11.3-release"},
@@ -99,7 +99,7 @@ func Busy() page.Image {
 	}
 }
 
-// Strange is one that whoever named it meant no good with, for a reason from the future.
+// Strange is an image with hostile names, and with a verdict and a reason of some future version.
 func Strange() page.Image {
 	return page.Image{
 		ID: "sha256:f00d" + Evil, References: []string{Evil, "registry/" + Evil + "@sha256:99"}, Verdict: "ponder" + Evil, Reason: "moon_phase" + Evil, Detail: "waits for " + Evil,
@@ -107,7 +107,7 @@ func Strange() page.Image {
 	}
 }
 
-// Why is the story of an image.
+// Why is the explanation of an image.
 func Why(i page.Image) page.Why {
 	at := Now.Add(11 * time.Hour)
 	return page.Why{
@@ -122,7 +122,7 @@ func Why(i page.Image) page.Why {
 	}
 }
 
-// Plan has one image go.
+// Plan is a plan that removes one image.
 func Plan() page.Plan {
 	return page.Plan{
 		Time: Now, Looked: Now.Add(-3 * time.Minute), Mode: "enforce", Digest: "sha256:d1", Filesystem: "/var/lib/containerd", Need: page.Size{Bytes: gi},
@@ -130,7 +130,7 @@ func Plan() page.Plan {
 	}
 }
 
-// Short is a plan that cannot free what it is to.
+// Short is a plan that cannot free the wanted amount.
 func Short() page.Plan {
 	p := Plan()
 	p.Need = page.Size{Bytes: 20 * gi}
@@ -138,7 +138,7 @@ func Short() page.Plan {
 	return p
 }
 
-// History is a page of what was done.
+// History is a page of removals and refusals.
 func History() page.History {
 	return page.History{Entries: []page.HistoryEntry{
 		{Time: Now.Add(-2 * time.Hour), Kind: "image", ID: Old().ID, Names: Old().References, Outcome: "removed", Reason: "threshold", ComputedBytes: 1610612736, FreedBytes: of(uint64(1600000000))},
@@ -149,7 +149,7 @@ func History() page.History {
 	}}
 }
 
-// Usage is where the space went.
+// Usage is what takes the space of the node.
 func Usage() page.Usage {
 	images := Images()
 	return page.Usage{
@@ -160,13 +160,14 @@ func Usage() page.Usage {
 	}
 }
 
-// Summary is what the kubelet says of the same node.
+// Summary is the kubelet's answer to /stats/summary on the same node.
 const Summary = `{"node":{"nodeName":"worker-1"},"pods":[
 	{"podRef":{"name":"web-1","namespace":"shop"},"containers":[{"name":"app","rootfs":{"usedBytes":52428800},"logs":{"usedBytes":734003200}}],
 	 "volume":[{"name":"scratch","usedBytes":1073741824},{"name":"data","usedBytes":9999999999,"pvcRef":{"name":"data","namespace":"shop"}}]},
 	{"podRef":{"name":"web-2","namespace":"shop"},"containers":[{"name":"app","rootfs":{"usedBytes":4096},"logs":{}}]}]}`
 
-// Writers are three, one of them on the host. at is when they were counted, and by how much the first has grown.
+// Writers has three writers: a container and two cgroups of the host, one of which has ended. at is
+// when they were counted; grown is how many bytes the container has added.
 func Writers(at time.Time, grown uint64) show.Writers {
 	return show.Writers{Time: at, Unknown: "writers on xfs are not counted", Writers: []show.Writer{
 		{Namespace: "shop", Pod: "web-1", Container: "app", ID: "c1", NetBytes: int64(grown), GrownBytes: grown},

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Mask stands for what was taken out.
+// Mask replaces what was removed.
 const Mask = "[redacted]"
 
-// Counts say how often something was taken out, by what it was.
+// Counts is how often something was removed, by kind.
 type Counts map[string]int
 
-// Kinds of what is taken out.
+// Kinds of what is removed.
 const (
 	Value      = "value of a secret's key"
 	PEM        = "PEM block"
@@ -21,20 +21,20 @@ const (
 	Environ    = "value of an environment variable"
 )
 
-// words are parts of keys whose values are secrets, without the signs between words. The
-// short ones count at the end of a key alone: auth, and not author.
+// words are parts of keys whose values are secrets, in lower case and without separators. The short
+// ones (auth, pwd) count only at the end of a key: auth is a secret's key, author is not.
 var words = []string{
 	"password", "passwd", "passphrase", "secret", "token", "apikey", "accesskey", "privatekey", "clientkeydata",
 	"clientcertificatedata", "credential", "authorization", "auth", "bearer", "cookie", "pwd",
 }
 
-// benign are ends of keys that say where a secret is, or how long it lasts.
+// benign are ends of keys that name where a secret is, or how long it lasts.
 var benign = []string{"file", "path", "dir", "directory", "name", "names", "namespace", "ref", "seconds"}
 
 var plainKey = strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
 
-// Sensitive says whether what stands under a key is a secret: password, clientSecret,
-// API_KEY; not tokenFile, secretName.
+// Sensitive reports whether the value of a key is a secret: true for password, clientSecret and
+// API_KEY, false for tokenFile and secretName.
 func Sensitive(key string) bool {
 	key = plainKey.Replace(strings.ToLower(key))
 	if slices.ContainsFunc(benign, func(end string) bool { return strings.HasSuffix(key, end) }) {

@@ -8,7 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Object takes secrets out of what was decoded from JSON or YAML, in place, and returns it.
+// Object removes secrets from a value that was decoded from JSON or YAML. It works in place where
+// it can, and returns the result.
 func Object(v any, counts Counts) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -47,15 +48,15 @@ func mapping(m map[string]any, counts Counts) map[string]any {
 	return m
 }
 
-// isFlag says whether a word of a command line is a flag whose value is the next word, and
-// a secret.
+// isFlag reports whether an argument of a command line is a flag whose value is a secret and is the
+// next argument.
 func isFlag(v any) bool {
 	s, ok := v.(string)
 	return ok && strings.HasPrefix(s, "-") && !strings.Contains(s, "=") && Sensitive(s)
 }
 
-// listed masks a value, or each in a list. What is in a mapping has keys of its own: a
-// secretKeyRef has a name.
+// listed masks a value, or each value of a list. It leaves a mapping as it is, because its own keys
+// decide: a secretKeyRef has a name.
 func listed(v any, counts Counts) any {
 	if list, ok := v.([]any); ok {
 		for i := range list {
@@ -66,7 +67,7 @@ func listed(v any, counts Counts) any {
 	return scalar(v, counts)
 }
 
-// all masks a value and whatever is in it.
+// all masks a value, also a whole mapping or list.
 func all(v any, counts Counts) any {
 	switch v.(type) {
 	case map[string]any, []any:
@@ -76,7 +77,7 @@ func all(v any, counts Counts) any {
 	return scalar(v, counts)
 }
 
-// scalar masks a text or a number.
+// scalar masks a text or a number. It leaves other values, and empty texts.
 func scalar(v any, counts Counts) any {
 	switch v := v.(type) {
 	case nil, bool, map[string]any, []any:
@@ -90,8 +91,9 @@ func scalar(v any, counts Counts) any {
 	return Mask
 }
 
-// YAML takes secrets out of a document, and with them its comments. Of what is no YAML,
-// lines with the key of a secret go, and those below that are indented further.
+// YAML removes secrets from a document, and its comments with them. If data is not a YAML mapping
+// or list, YAML masks the rest of each line after a secret's key, and removes the lines below that
+// are indented further.
 func YAML(data []byte, counts Counts) []byte {
 	var doc any
 	exact := func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d }
@@ -108,7 +110,7 @@ func YAML(data []byte, counts Counts) []byte {
 
 func lines(s string, counts Counts) string {
 	var b strings.Builder
-	below := -1 // indentation of the key whose value goes on
+	below := -1 // indentation of the key whose value continues; -1: none does
 	for line := range strings.Lines(s) {
 		text := strings.TrimLeft(line, " \t")
 		indent := len(line) - len(text)

@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	// A block may have lost its end or, in a log that begins in the middle, its beginning.
+	// A PEM block may lack its end or, in a log that begins in the middle, its beginning.
 	pemBlock = regexp.MustCompile(`(?s)-----BEGIN [^-]{1,60}-----.*?(?:-----END [^-]{1,60}-----|\z)`)
 	pemTail  = regexp.MustCompile(`[A-Za-z0-9+/=\s\\]*-----END [^-]{1,60}-----`)
 	pemLine  = regexp.MustCompile(`^\s*[A-Za-z0-9+/]{48,}={0,2}\s*$`)
@@ -15,14 +15,15 @@ var (
 
 	scheme   = regexp.MustCompile(`(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{4,}`)
 	webToken = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,2}`)
-	// A digest after the sign is that of an image, and before it stands no user.
+	// A digest after the @ is that of an image. Then no user precedes the @.
 	userInfo = regexp.MustCompile(`(://)(?:[^\s/?#"'\\@:]*:[^\s"'\\]*|[^\s/?#"'\\]+)@(sha\d+:)?`)
 
-	// A key, and what stands between it and its value: a sign, or after a flag a space.
+	// A key, and what separates it from its value: a colon, an equals sign, or after a flag a
+	// space.
 	key = regexp.MustCompile(`(?i)(--?)?([\w.-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|client-key-data|client-certificate-data|credential|authorization|bearer|cookie|auth\b|pwd\b)[\w.-]*)((?:\\*["'])?[ \t]*[:=][ \t]*|[ \t]+)`)
 )
 
-// Text takes secrets out of a text.
+// Text removes secrets from a text.
 func Text(s string, counts Counts) string {
 	if strings.Contains(s, "-----") {
 		s = replace(pemBlock, s, func([]string) string { counts[PEM]++; return Mask })
@@ -38,7 +39,7 @@ func Text(s string, counts Counts) string {
 	return b.String()
 }
 
-// users takes names and passwords out of URLs.
+// users removes user names and passwords from URLs.
 func users(s string, counts Counts) string {
 	return replace(userInfo, s, func(m []string) string {
 		if digest := "@" + m[2]; m[2] != "" {
@@ -51,15 +52,15 @@ func users(s string, counts Counts) string {
 	})
 }
 
-// replace has a function say what stands in the place of each match, given its groups.
+// replace replaces each match by what with returns for the groups of the match.
 func replace(expression *regexp.Regexp, s string, with func(groups []string) string) string {
 	return expression.ReplaceAllStringFunc(s, func(match string) string {
 		return with(expression.FindStringSubmatch(match))
 	})
 }
 
-// line writes the first line of a text without secrets, and returns the rest: the value of
-// a key may end on a later line.
+// line writes the first line of s without secrets, and returns the rest of s. If the value of a key
+// ends on a later line, the rest begins after that value.
 func line(b *strings.Builder, s string, counts Counts) (rest string) {
 	end := strings.IndexByte(s, '\n') + 1
 	if end == 0 {
@@ -70,7 +71,7 @@ func line(b *strings.Builder, s string, counts Counts) (rest string) {
 		b.WriteString(Mask + s[len(strings.TrimRight(s[:end], "\r\n")):end])
 		return s[end:]
 	}
-	for some := mentions(s[:end]); some; { // asked once: a page is one line of MiB
+	for some := mentions(s[:end]); some; { // checked once for the line: a page can be one line of several MiB
 		at := key.FindStringSubmatchIndex(s[:end])
 		if at == nil {
 			break
@@ -95,15 +96,16 @@ func line(b *strings.Builder, s string, counts Counts) (rest string) {
 	return s[end:]
 }
 
-// mentions says at little cost that a text has no key of a secret, which most have not.
+// mentions reports whether a text may have the key of a secret. Most texts have none, and this
+// check is cheap.
 func mentions(s string) bool {
 	s = plainKey.Replace(strings.ToLower(s))
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(s, word) })
 }
 
-// value says where the value at the beginning of s begins and ends. One without quotes
-// ends at a space, or with its line if a colon stands before it, as in YAML. What is in a
-// mapping has keys of its own.
+// value returns where the value at the beginning of s begins and ends. A value without quotes ends
+// at a space; after a colon it ends with its line, as in YAML. A mapping has no value, because its
+// own keys decide.
 func value(s string, colon bool) (begin, end int) {
 	switch {
 	case strings.HasPrefix(s, "{"):
@@ -125,20 +127,20 @@ func value(s string, colon bool) (begin, end int) {
 	if end = strings.IndexAny(s, ends); end < 0 {
 		end = len(s)
 	}
-	for end > 0 && s[end-1] == '\\' { // of the quote behind it
+	for end > 0 && s[end-1] == '\\' { // belongs to the quote after it
 		end--
 	}
 	return 0, end
 }
 
-// quoted is how long a string is whose quotes have so many backslashes before them: in it
-// there may be quotes with more.
+// quoted returns the length of a string whose quotes have this many backslashes before them. Quotes
+// with more backslashes are a part of the string.
 func quoted(s string, quote byte, slashes int) int {
 	before := 0
 	for i := range len(s) {
 		switch {
 		case s[i] == '\n':
-			return i // it was cut off
+			return i // the string was cut off
 		case s[i] == quote && before == slashes:
 			return i - slashes
 		case s[i] == '\\':
@@ -150,7 +152,7 @@ func quoted(s string, quote byte, slashes int) int {
 	return len(s)
 }
 
-// bracketed is how long a list is, quotes aside.
+// bracketed returns the length of a list. It does not treat brackets in quotes specially.
 func bracketed(s string) int {
 	depth := 0
 	for i := range len(s) {

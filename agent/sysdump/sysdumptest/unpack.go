@@ -13,8 +13,8 @@ import (
 // T is a *testing.T, or one of rapid's.
 type T interface{ Fatal(...any) }
 
-// Unpack returns the files of an archive by their names below its directory. It fails the test if the
-// first one is not that which tells of the others, or one is named or open as none should be.
+// Unpack returns the files of an archive by their names below its directory. It fails the test if
+// the first file is not CONTENTS.txt, or if a file has an invalid path or a mode other than 0600.
 func Unpack(t T, in io.Reader) map[string]string {
 	packed, err := gzip.NewReader(in)
 	if err != nil {

@@ -4,7 +4,7 @@ let stream, latest;
 
 function show() {
   const focus = document.activeElement;
-  if (latest === undefined || focus?.tagName === "INPUT") return; // somebody types
+  if (latest === undefined || focus?.tagName === "INPUT") return; // the person is typing
   main.innerHTML = latest;
   latest = undefined;
   if (focus?.id) document.getElementById(focus.id)?.focus({ preventScroll: true });
@@ -13,7 +13,7 @@ function show() {
 function follow() {
   stream?.close();
   stream = undefined;
-  if (document.hidden) return; // a browser has few connections
+  if (document.hidden) return; // a browser allows few connections to a host
   stream = new EventSource(main.dataset.live);
   stream.onmessage = (event) => {
     state.textContent = "";
