@@ -44,7 +44,7 @@ func Collect(ctx context.Context, o Options) Facts {
 	f.Kernel = readKernel(o)
 	f.Disks = readDisks(&f, readRuntime(ctx, &f))
 	f.Agent = readAgent(ctx, o.Config)
-	f.Agent.PID = kubelet.FindProgram(proc, "ebb-agent")
+	f.Agent.PID = kubelet.FindDaemon(proc, "ebb-agent")
 	f.Pods = readPods(ctx, o.Config.Pods)
 	f.Probes = readProbes(ctx, o)
 	return f

@@ -127,6 +127,10 @@ func evaluateDisk(all *findings, id string, fs *filesystem) {
 // directory.
 func evaluateNodefs(all *findings, f *Facts) {
 	node := f.disk(DiskNode)
+	if f.Kubelet.known() && !f.Kubelet.Settings.FlagsKnown {
+		all.add(Note, "kubelet.root", "the kubelet's root directory is not known, only its command line tells: taken to be "+f.Kubelet.Settings.RootDir.V,
+			"if it is another one, its filesystem is not judged here", "run this where the kubelet's process can be seen")
+	}
 	sameAsNode := func(d Disk) bool { return d.Name != DiskNode && d.Err == nil && d.Dev == node.Dev }
 	if node == nil || slices.ContainsFunc(f.Disks, sameAsNode) {
 		return // nodefs is unknown, or watched under another name

@@ -194,7 +194,7 @@ func TestCollectors(t *testing.T) {
 		"nobody, ebb down":      {all(down), map[string]Level{images: Error, containers: Warning}},
 		"ebb down, but seen":    {all(down, func(f *Facts) { f.Agent.PID = 7 }), map[string]Level{images: OK, "agent.running": Note}},
 		"by age":                {all(func(f *Facts) { f.Kubelet.Settings.ImageMaximumGCAge.V = 1 }), map[string]Level{images: Warning}},
-		"flags unknown":         {all(func(f *Facts) { f.Kubelet.Settings.FlagsKnown = false }), map[string]Level{containers: Note}},
+		"flags unknown":         {all(func(f *Facts) { f.Kubelet.Settings.FlagsKnown = false }), map[string]Level{containers: Note, "kubelet.root": Note}},
 		"logs elsewhere":        {all(func(f *Facts) { f.Kubelet.Settings.PodLogsDir.V = "/data/logs" }), map[string]Level{"pod-logs": Warning}},
 		"logs where ebb looks":  {all(func(f *Facts) { f.Kubelet.Settings.PodLogsDir.V = "/var/log/pods/" }), map[string]Level{"pod-logs": ""}},
 		"nothing is pinned":     {all(func(f *Facts) { f.Runtime.Pinned = false }), map[string]Level{"runtime.sandbox": Warning}},

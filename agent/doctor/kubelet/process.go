@@ -79,12 +79,15 @@ func Find(proc string, pid int) ([]Process, error) {
 	return found, hidden
 }
 
-// FindProgram returns the PID of a process of root that executes a file of this name; 0 if there is
-// none.
-func FindProgram(proc, name string) int {
+// FindDaemon returns the PID of a process of root that executes a file of this name without a
+// subcommand; 0 if there is none.
+func FindDaemon(proc, name string) int {
 	all, _ := processes(proc) // what cannot be seen is not found
 	for _, p := range all {
-		if program, err := p.program(); err == nil && program == name && p.ofRoot() {
+		if program, err := p.program(); err != nil || program != name || !p.ofRoot() {
+			continue
+		}
+		if args, err := p.proc.CmdLine(); err == nil && (len(args) < 2 || strings.HasPrefix(args[1], "-")) {
 			return p.PID
 		}
 	}

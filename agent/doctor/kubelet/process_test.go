@@ -144,7 +144,8 @@ func TestFind(t *testing.T) {
 	p.add(8, "/usr/bin/kubelet", strings.Repeat("x\x00", maxCommandLine))
 	p.add(9, "/home/mallory/kubelet", "kubelet\x00--image-gc-high-threshold=100\x00")
 	p.write(filepath.Join(p.dir, "9/status"), "Uid:\t1000\t1000\t1000\t1000\n")
-	p.add(10, "/usr/bin/ebb-agent", "ebb-agent\x00")
+	p.add(3, "/usr/bin/ebb-agent", "ebb-agent\x00unload\x00--stay\x00")
+	p.add(10, "/usr/bin/ebb-agent", "ebb-agent\x00--config\x00/etc/ebb/agent.yaml\x00")
 	if err := os.MkdirAll(filepath.Join(p.dir, "self"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -165,10 +166,10 @@ func TestFind(t *testing.T) {
 			t.Errorf("process %d: %v, %+v", pid, err, found)
 		}
 	}
-	if pid := FindProgram(p.dir, "ebb-agent"); pid != 10 {
+	if pid := FindDaemon(p.dir, "ebb-agent"); pid != 10 {
 		t.Errorf("ebb-agent: %d", pid)
 	}
-	if pid := FindProgram(p.dir, "nothing"); pid != 0 {
+	if pid := FindDaemon(p.dir, "nothing"); pid != 0 {
 		t.Errorf("nothing: %d", pid)
 	}
 	if _, err := Find(filepath.Join(p.dir, "none"), 0); err == nil {
