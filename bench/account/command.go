@@ -14,11 +14,11 @@ import (
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
-// commandRuns is how often a command is run at least.
+// commandRuns is the least number of runs of a command.
 const commandRuns = 9
 
-// measureCommand runs ebb several times, each as a process of its own, until all that it wrote
-// was read. complete judges that.
+// measureCommand runs ebb several times, each time as a new process, and returns how many seconds
+// each run took until all its output was read. complete checks that output.
 func measureCommand(ctx context.Context, o options, complete func(show.Document) error, args ...string) (took []float64, err error) {
 	for range max(o.runs, commandRuns) {
 		if err := benchmark.Pause(ctx, 200*time.Millisecond); err != nil {
@@ -43,7 +43,7 @@ func measureCommand(ctx context.Context, o options, complete func(show.Document)
 	return took, nil
 }
 
-// measureImagesCommand runs "ebb images" on the node of an agent.
+// measureImagesCommand measures "ebb images" on the admin socket of an agent.
 func measureImagesCommand(ctx context.Context, o options, socket string, f figures) error {
 	complete := func(d show.Document) error {
 		if len(d.Nodes) != 1 {

@@ -21,8 +21,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// measureDesk runs "ebb nodes" on a cluster of 500 nodes. The API server is a real one, with all
-// that is between a desk and a kubelet; the kubelet and the agents are not.
+// measureDesk measures "ebb nodes" on a cluster of 500 nodes. The API server is real, and so is
+// everything between a desk and a kubelet. The kubelet and the agents are not.
 func measureDesk(ctx context.Context, o options, f figures) (err error) {
 	dir, err := os.MkdirTemp("", "bench-account-")
 	if err != nil {
@@ -81,7 +81,7 @@ func serveStatus(socket string) (*http.Server, error) {
 	return server, nil
 }
 
-// allAnswer: each node has its status in the document.
+// allAnswer returns an error unless the document has the status of each node.
 func allAnswer(d show.Document) error {
 	if len(d.Nodes) != desktest.Many {
 		return fmt.Errorf("%d of %d nodes", len(d.Nodes), desktest.Many)

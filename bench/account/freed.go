@@ -15,8 +15,8 @@ import (
 
 const mib = 1 << 20
 
-// measureFreed has plans carried out on each filesystem, and compares what they said that they
-// free with what the disk shows.
+// measureFreed carries out plans on each filesystem and compares the bytes that they promise to
+// free with the bytes that become free on the disk.
 func measureFreed(ctx context.Context, o options, f figures) error {
 	var all freed
 	for _, fs := range []string{"ext4", "xfs", "btrfs"} {
@@ -32,12 +32,12 @@ func measureFreed(ctx context.Context, o options, f figures) error {
 	return nil
 }
 
-// freed is by how much a plan was off: in percent of what came free, and in bytes.
+// freed is the error of a plan: in percent of the bytes that became free, and in bytes.
 type freed struct{ percent, bytes float64 }
 
 func (f freed) max(g freed) freed { return freed{max(f.percent, g.percent), max(f.bytes, g.bytes)} }
 
-// freedOn returns by how much plans were off at most.
+// freedOn returns the largest error of the plans on one filesystem.
 func freedOn(ctx context.Context, o options, fs string) (most freed, err error) {
 	n, err := node.Start(ctx, node.Config{Name: "freed-" + fs, FS: fs, SizeBytes: 1 << 30, Containerd: node.V2})
 	if err != nil {
@@ -54,7 +54,7 @@ func freedOn(ctx context.Context, o options, fs string) (most freed, err error) 
 		return freed{}, err
 	}
 	defer func() { err = errors.Join(err, p.Stop(), agentrun.Unload(c)) }()
-	if err := benchmark.Pause(ctx, o.rest/4); err != nil { // what the start has set off is over
+	if err := benchmark.Pause(ctx, o.rest/4); err != nil { // until the work of the start is over
 		return freed{}, err
 	}
 	for _, free := range []uint64{1, 20 * mib, 60 * mib, 100 * mib, 200 * mib} {
@@ -67,8 +67,8 @@ func freedOn(ctx context.Context, o options, fs string) (most freed, err error) 
 	return most, nil
 }
 
-// freedImages have layers of their own from 5 to 28 MiB, each on the disk as a blob and as files,
-// and pairs of them share one more.
+// freedImages returns images with own layers of 5 to 28 MiB, each on the disk as a blob and as
+// files. Pairs of images share one more layer.
 func freedImages() (images []node.Image) {
 	for i := range 24 {
 		image := node.Image{Name: fmt.Sprintf("freed.test/image:%d", i), NoBusybox: true}
@@ -81,7 +81,7 @@ func freedImages() (images []node.Image) {
 	return images
 }
 
-// freedError has one plan carried out.
+// freedError carries out one plan and returns its error.
 func freedError(ctx context.Context, n *node.Node, p *agentrun.Process, q page.PlanRequest) (freed, error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()

@@ -18,16 +18,17 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// measureGraph measures what a page of all images and one on a single image take together, from
-// what the agent has listed and decided: the account of all, and the explanation of one.
+// measureGraph measures the time of a page of all images and a page of one image together: the
+// account of all images, and the explanation of one. Both are computed from what the agent has
+// listed and decided.
 func measureGraph(ctx context.Context, o options, f figures) error {
 	for _, images := range []int{1_000, 10_000, 100_000} {
 		s, v := pulled(images)
 		one := v.Listed[images/2].ID
 		now := v.Time
-		plan := image.Decide(s, now) // which the agent has already
+		plan := image.Decide(s, now) // the agent has it already
 		var took, cpu, allocated []float64
-		runtime.GC() // of what has made the graph
+		runtime.GC() // free what building the graph has left
 		for range max(o.runs, 9) + 1 {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -58,7 +59,7 @@ func measureGraph(ctx context.Context, o options, f figures) error {
 	return nil
 }
 
-// cpuTime is that of this process, with what the garbage collector takes.
+// cpuTime returns the CPU time of this process, including Go's garbage collector.
 func cpuTime() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -67,7 +68,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// What an image has: five layers, two of which are its own.
+// Each image has five layers: two of its own, and three that it shares with nine others.
 const (
 	layers, shared, sharers = 5, 3, 10
 
@@ -76,7 +77,7 @@ const (
 	own = (layers-shared)*(layerBytes+blobBytes) + 2*block // with its manifest and configuration
 )
 
-// pulled is a node with images as containerd has them. A tenth have a container.
+// pulled returns a node with images as containerd has them. Every tenth image has a container.
 func pulled(images int) (image.Snapshot, show.View) {
 	g := graphOf(images)
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -102,7 +103,7 @@ func pulled(images int) (image.Snapshot, show.View) {
 	return s, v
 }
 
-// graph is one that is being built.
+// graph is a graph under construction.
 type graph struct {
 	image.Graph
 	images    []image.NodeID          // records
@@ -111,8 +112,9 @@ type graph struct {
 	snapshots map[object]image.NodeID
 }
 
-// graphOf has its nodes where runtime/containerd puts them: first, records of images by name, those
-// of content with their blobs by digest, and snapshots by chain, as they are read; then arranged.
+// graphOf builds a graph with its nodes in the order of runtime/containerd. First come the records
+// of images by name, then those of content with their blobs by digest, then snapshots by chain ID,
+// as they are read. Then it arranges the nodes.
 func graphOf(images int) *graph {
 	g := &graph{}
 	for range images {
@@ -134,10 +136,10 @@ func graphOf(images int) *graph {
 	return g
 }
 
-// object is a layer, or with a layer of -1 and -2 the manifest and the configuration of an image.
+// object is a layer of an image. Layer -1 is the image's manifest, and layer -2 its configuration.
 type object struct{ image, layer int }
 
-// layerOf is a layer of an image: of the shared ones, that of the first image that has it.
+// layerOf returns a layer of image i. A shared layer is that of the first image that has it.
 func layerOf(i, layer int) object {
 	if layer >= 0 && layer < shared {
 		i -= i % sharers
@@ -154,7 +156,7 @@ func (g *graph) node(n image.Node) image.NodeID {
 	return image.NodeID(len(g.Nodes) - 1)
 }
 
-// place makes content and snapshots, in the order of their names.
+// place creates the nodes of content and snapshots, in the order of their names.
 func (g *graph) place(images int) {
 	byName := map[string]object{}
 	for i := range images {
@@ -178,7 +180,7 @@ func (g *graph) place(images int) {
 		blob := g.node(image.Node{Kind: image.NodeBlob, Bytes: bytes, Inodes: 1})
 		g.refer(g.content[o], blob)
 	}
-	slices.Reverse(names) // chains have other digests
+	slices.Reverse(names) // chain IDs have another order than digests
 	for _, name := range names {
 		if o := byName[name]; o.layer >= 0 {
 			g.snapshots[o] = g.node(image.Node{Kind: image.NodeSnapshot, Bytes: layerBytes, Inodes: 100})
@@ -190,8 +192,9 @@ func (g *graph) refer(from image.NodeID, to ...image.NodeID) {
 	g.Nodes[from].Refs = append(g.Nodes[from].Refs, to...)
 }
 
-// link has an image's record lead to its manifest, that to its configuration and layers, the
-// configuration to the topmost snapshot, and each snapshot to the one below.
+// link connects the nodes of an image: its record with its manifest, the manifest with the
+// configuration and the layers, the configuration with the topmost snapshot, and each snapshot with
+// the one below.
 func (g *graph) link(i int) {
 	manifest, config := object{i, -1}, object{i, -2}
 	g.refer(g.images[i], g.content[manifest])

@@ -1,7 +1,7 @@
-// Command account measures what it costs to say what images take and why they stay: from the
-// images alone, from the agent's admin socket on a node with thousands of them, and by the command
-// ebb there and from a desk. And it compares what a plan says that it frees with what the disk
-// shows after it was carried out.
+// Command account measures the cost of reporting what images take and why they stay. It measures
+// the computation alone, the agent's admin socket on a node with thousands of images, and the
+// command ebb on that node and from a desk. It also compares the space that a plan promises to free
+// with the space that becomes free on the disk.
 package main
 
 import (
@@ -22,7 +22,7 @@ type options struct {
 	rest                      time.Duration
 }
 
-// figures go to account.json; each part sets its own:
+// figures are written to account.json. Each part sets its own:
 //
 //	graph  account_1k_ms, account_10k_ms, account_100k_ms, each with _low, _high and _cpu, and alloc_10k_mb
 //	node   images_page_ms, why_page_ms, plan_page_ms, status_page_ms, each with _max and with
@@ -32,7 +32,7 @@ type options struct {
 //	freed  freed_error_percent_max, freed_error_kib_max, and freed_error_percent_FILESYSTEM
 type figures map[string]float64
 
-// set a figure, rounded.
+// set stores a figure, rounded.
 func (f figures) set(name string, v float64) {
 	f[name] = result.Round(v)
 	benchmark.Say("%s %.3f", name, v)
@@ -41,7 +41,7 @@ func (f figures) set(name string, v float64) {
 // longest is how long the bench waits for one run or for the disk to be at rest.
 const longest = 2 * time.Minute
 
-// parts are what can be measured by itself, in this order.
+// parts can each be measured separately. They run in this order.
 var parts = []benchmark.Part[func(context.Context, options, figures) error]{
 	{Name: "graph", Measure: measureGraph}, {Name: "freed", Measure: measureFreed}, {Name: "node", Measure: measureNode},
 	{Name: "desk", Measure: measureDesk},

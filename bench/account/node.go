@@ -18,8 +18,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
-// measureNode asks an agent for its pages on a node with thousands of images, from this process
-// and by the command ebb.
+// measureNode measures the agent's pages on a node with thousands of images, from this process and
+// by the command ebb.
 func measureNode(ctx context.Context, o options, f figures) (err error) {
 	n, err := node.Start(ctx, node.Config{Name: "account", SizeBytes: 8 << 30, Containerd: node.V2})
 	if err != nil {
@@ -45,7 +45,7 @@ func measureNode(ctx context.Context, o options, f figures) (err error) {
 	}); err != nil {
 		return err
 	}
-	if err := benchmark.Pause(ctx, o.rest); err != nil { // what the start has set off is over
+	if err := benchmark.Pause(ctx, o.rest); err != nil { // until the work of the start is over
 		return err
 	}
 	if err := measurePages(ctx, o, p, f); err != nil {
@@ -54,7 +54,7 @@ func measureNode(ctx context.Context, o options, f figures) (err error) {
 	return measureImagesCommand(ctx, o, i.Config.Server.AdminSocket, f)
 }
 
-// asked is one page as it is asked for.
+// asked is a request for a page. Without a method it is no request, to measure an idle agent.
 type asked struct {
 	name, method, path string
 	body               any
@@ -101,7 +101,8 @@ func measurePages(ctx context.Context, o options, p *agentrun.Process, f figures
 	return err
 }
 
-// ask for a page several times; where there is no page, it only lets time pass.
+// ask requests the page several times and returns how long each request took, in ms, and the size
+// of the answer. Without a method, it only lets time pass.
 func (a asked) ask(ctx context.Context, runs int, p *agentrun.Process) (took []float64, bytes int, err error) {
 	for range runs {
 		if err := benchmark.Pause(ctx, 200*time.Millisecond); err != nil {
@@ -120,8 +121,8 @@ func (a asked) ask(ctx context.Context, runs int, p *agentrun.Process) (took []f
 	return took, bytes, nil
 }
 
-// monitorWatch asks time and again for what takes the agent's monitor and nothing else. What it
-// waits for is the monitor, the CPU and the connection: it is never less than the monitor was held.
+// monitorWatch repeats a request that takes the agent's monitor and nothing else. The request waits
+// for the monitor, the CPU and the connection, so it is never shorter than the monitor was held.
 type monitorWatch struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -159,7 +160,7 @@ func (w *monitorWatch) once(ctx context.Context, client *http.Client, url string
 	return errors.Join(err, resp.Body.Close())
 }
 
-// stop returns how long each took, but for the last, which was interrupted.
+// stop returns how long each request took, without the last one, which was interrupted.
 func (w *monitorWatch) stop() (waits []float64, err error) {
 	w.cancel()
 	<-w.done

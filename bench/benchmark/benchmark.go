@@ -1,5 +1,5 @@
-// Package benchmark is what benchmarks and soaks share: how they begin, end, wait and say
-// how they get on.
+// Package benchmark has what benchmarks and soaks share: starting, stopping, waiting and progress
+// output.
 package benchmark
 
 import (
@@ -27,8 +27,8 @@ func Main(name string, run func(context.Context) error) {
 	}
 }
 
-// MainOrRender parses the flags, and is Main unless they say -render: then only the
-// report is written again, from the figures of a former run.
+// MainOrRender parses the flags and calls Main. With -render it only writes the report again, from
+// the figures of a former run.
 func MainOrRender(name string, render func() error, run func(context.Context) error) {
 	again := flag.Bool("render", false, "only write RESULTS.md again, from the figures that are written")
 	flag.Parse()
@@ -40,13 +40,13 @@ func MainOrRender(name string, render func() error, run func(context.Context) er
 	})
 }
 
-// Part of a benchmark can be measured by itself.
+// Part is a part of a benchmark that can be measured by itself.
 type Part[F any] struct {
 	Name    string
 	Measure F
 }
 
-// Only returns the parts of these names, with commas between them, or all for "".
+// Only returns the parts named in names, separated by commas, or all parts for "".
 func Only[F any](parts []Part[F], names string) (wanted []Part[F], err error) {
 	if names == "" {
 		return parts, nil
@@ -65,12 +65,12 @@ func Only[F any](parts []Part[F], names string) (wanted []Part[F], err error) {
 	return wanted, nil
 }
 
-// Say how it goes, to people.
+// Say prints a progress line with the time to standard error.
 func Say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }
 
-// Pause for d, or until ctx ends.
+// Pause waits for d. If ctx ends first, it returns the cause.
 func Pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -80,8 +80,8 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Until asks every so often whether something is so, for so long at most; what is the
-// error then.
+// Until calls ask at intervals of every until it returns true or an error. After most, Until
+// returns an error with the text what.
 func Until(ctx context.Context, every, most time.Duration, what string, ask func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, errors.New(what))
 	defer cancel()

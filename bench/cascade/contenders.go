@@ -10,7 +10,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// The names by which figures tell contenders apart.
+// Names of the contenders in the figures.
 const (
 	ebbShipped  = "ebb_shipped"
 	peerShipped = "peer_shipped"
@@ -34,7 +34,7 @@ func (b *fixture) contender(name string) contender.Contender {
 	return contender.Peer(b.CP, "peer, no limits", contender.PeerArgs...)
 }
 
-// run has a contender run while something is done with it: once it collects.
+// run starts a contender, calls do with its process ID once it collects, and stops it.
 func (b *fixture) run(ctx context.Context, c contender.Contender, do func(pid int) error) error {
 	return c.Run(ctx, func(pid int) error {
 		if err := b.probe(ctx); err != nil {
@@ -44,8 +44,8 @@ func (b *fixture) run(ctx context.Context, c contender.Contender, do func(pid in
 	})
 }
 
-// probe returns once the contender has collected a dependent that was made after
-// all that was made before.
+// probe creates an owner with a dependent, deletes the owner, and returns once the contender has
+// collected the dependent. By then it has seen everything that was created before.
 func (b *fixture) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("it does not collect"))
 	defer cancel()

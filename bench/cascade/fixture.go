@@ -15,11 +15,10 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// workers are how many requests the bench itself has on their way.
+// workers is how many requests the bench itself has in flight.
 const workers = 32
 
-// fixture is a control plane, and a client that makes objects in it and follows what
-// becomes of them.
+// fixture is a control plane, a client that creates objects in it, and a watch that follows them.
 type fixture struct {
 	*contender.Fixture
 	options
@@ -54,7 +53,7 @@ func newFixture(ctx context.Context, o options, fsync bool) (_ *fixture, err err
 	return b, nil
 }
 
-// follow dependents of another type from now on, and owners.
+// follow makes the watch follow owners and dependents of type t from now on.
 func (b *fixture) follow(ctx context.Context, t gc.Type) {
 	b.end()
 	b.followed, b.watch = t, &watch{there: map[string]bool{}, changed: make(chan struct{}, 1)}
@@ -79,7 +78,7 @@ type made struct {
 	version string
 }
 
-// url of the objects of a type.
+// url returns the URL of the objects of a type in the default namespace.
 func (b *fixture) url(t gc.Type) string {
 	path := "/apis/" + t.APIVersion
 	if t.APIVersion == "v1" {
@@ -88,7 +87,6 @@ func (b *fixture) url(t gc.Type) string {
 	return b.CP.URL() + path + "/namespaces/default/" + t.Resource
 }
 
-// create makes an object.
 func (b *fixture) create(ctx context.Context, t gc.Type, name string, owners ...gc.Reference) (made, error) {
 	var refs []map[string]any
 	for _, r := range owners {
@@ -110,8 +108,8 @@ func (b *fixture) create(ctx context.Context, t gc.Type, name string, owners ...
 // family is owners and their dependents.
 type family struct{ owners, dependents []made }
 
-// makeFamily returns once the bench's own watch has seen all of it, and looks at
-// nothing else.
+// makeFamily creates a family of shape s, which the watch then counts instead of the one before. It
+// returns once the watch has seen all of the family.
 func (b *fixture) makeFamily(ctx context.Context, s shape) (f family, err error) {
 	b.families++
 	f.owners, f.dependents = make([]made, s.owners), make([]made, s.dependents())
@@ -140,7 +138,7 @@ func (b *fixture) makeFamily(ctx context.Context, s shape) (f family, err error)
 	return f, b.watch.until(ctx, func(p progress) bool { return p.owners == s.owners && p.there == s.dependents() })
 }
 
-// inParallel does something for each of 0 to n-1, and begins no more after an error.
+// inParallel calls do for each of 0 to n-1, and begins no more calls after an error.
 func inParallel(n int, do func(i int) error) error {
 	group, ctx := errgroup.WithContext(context.Background())
 	group.SetLimit(workers)

@@ -1,6 +1,6 @@
-// Command cascade measures ebb-controller beside the kube-controller-manager's
-// garbage collector, on the same real API server, one after the other, and beside
-// what a client that only sends requests can reach.
+// Command cascade measures ebb-controller and the kube-controller-manager's garbage collector, one
+// after the other on the same real API server. It also measures what a client can reach that only
+// sends the requests.
 package main
 
 import (
@@ -27,25 +27,26 @@ type options struct {
 	only               string
 }
 
-// figures go to cascade.json; of Shapes alone to shapes.json. Contenders have the names in
-// contenders.go. Rates are objects a second.
+// figures are written to cascade.json, or with Shapes alone to shapes.json. Contenders have the
+// names in contenders.go. Rates are in objects per second.
 type figures struct {
-	// As shipped, in background, with few dependents, which is what the peer's client limits
-	// leave time for, and with many.
+	// As shipped, background deletion. Few has few dependents, because the peer's client limits
+	// leave no time for more. Shipped has many.
 	Few     map[string]measured `json:"shipped_few,omitempty"`
 	Shipped map[string]measured `json:"shipped,omitempty"`
 
-	// At their best, by policy.
+	// Contenders at their best, by policy.
 	Best map[gc.Policy]map[string]measured `json:"best,omitempty"`
-	// The same in background, with an etcd that waits for the disk.
+	// The same for background deletion, and ebb as shipped, with an etcd that waits for the disk.
 	Fsync map[string]measured `json:"fsync,omitempty"`
-	// How long others wait for an answer while nobody deletes.
+	// How long the neighbour waits for an answer while nothing is deleted.
 	OthersAlone float64 `json:"others_alone_p99_ms"`
 
 	Memory map[string]memory `json:"memory,omitempty"`
 	Heap   float64           `json:"heap_bytes_per_object,omitempty"` // ebb's
 
-	// ebb as shipped, and the peer without client limits.
+	// From the start to the first deletion: ebb as shipped, and the peer without client limits.
+	// Broken is beside a type that cannot be listed.
 	Ready           float64 `json:"ready_s"`
 	PeerReady       float64 `json:"peer_ready_s"`
 	ReadyBroken     float64 `json:"ready_broken_s"`
@@ -54,13 +55,13 @@ type figures struct {
 	Shapes map[string]map[string]measured `json:"shapes,omitempty"`
 }
 
-// memory in MiB with many objects, at rest and at most.
+// memory is what a contender takes with many objects, in MiB: at rest and at most.
 type memory struct {
 	Rest float64 `json:"rss_mib"`
 	Peak float64 `json:"peak_rss_mib"`
 }
 
-// parts are what can be measured by itself, each on a control plane of its own.
+// parts and others can each be measured separately. Each has a control plane of its own.
 var (
 	parts = []benchmark.Part[func(context.Context, *fixture, *figures) error]{
 		{Name: "start", Measure: measureStarts}, {Name: "speed", Measure: measureSpeed}, {Name: fsync, Measure: measureFsync},
@@ -116,5 +117,5 @@ func measure(ctx context.Context, o options, p benchmark.Part[func(context.Conte
 	return p.Measure(ctx, b, f)
 }
 
-// median of some values, rounded.
+// median returns the median of values, rounded.
 func median(values []float64) float64 { return result.Round(result.Median(values)) }

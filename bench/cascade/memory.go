@@ -10,11 +10,10 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// familySize is how many dependents the owners of tracked objects have.
+// familySize is how many dependents each owner of tracked objects has.
 const familySize = 100
 
-// measureMemory has each contender track many objects, and delete families among
-// them.
+// measureMemory makes each contender track many objects, and delete families among them.
 func measureMemory(ctx context.Context, b *fixture, f *figures) error {
 	before, err := b.heap(ctx)
 	if err != nil {
@@ -37,7 +36,7 @@ func measureMemory(ctx context.Context, b *fixture, f *figures) error {
 		dependents int
 	}{
 		{ebbShipped, policies, b.dependents}, {peerFast, policies, b.dependents},
-		// It would take half an hour for the others.
+		// The other policies would take this contender half an hour.
 		{peerShipped, policies[:1], b.slow},
 	} {
 		contender := b.contender(c.name)
@@ -72,8 +71,8 @@ func measureMemory(ctx context.Context, b *fixture, f *figures) error {
 	return nil
 }
 
-// heap is ebb-controller's live heap, as its latest garbage collection has it,
-// once it has listed everything. It collects then, to give back what lists took.
+// heap returns ebb-controller's live heap in bytes, as of its latest garbage collection, after it
+// has listed everything. It runs a garbage collection then, to release what the lists took.
 func (b *fixture) heap(ctx context.Context) (live float64, err error) {
 	c := b.Ebb.Shipped(nil)
 	err = b.run(ctx, c, func(int) error {

@@ -9,10 +9,10 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// neighbourPause is between two requests of somebody else.
+// neighbourPause is the pause between two requests of the neighbour.
 const neighbourPause = 20 * time.Millisecond
 
-// neighbour is somebody whom priority and fairness do not exempt.
+// neighbour is a user that API priority and fairness does not exempt.
 const neighbour = "bench-neighbour"
 
 func (b *fixture) letNeighbourRead(ctx context.Context) (err error) {
@@ -37,13 +37,13 @@ func (b *fixture) letNeighbourRead(ctx context.Context) (err error) {
 	return eventually(ctx, "the neighbour may not read", func() bool { return b.askAsNeighbour(ctx) == nil })
 }
 
-// askAsNeighbour reads an object from etcd.
+// askAsNeighbour reads an object as the neighbour. The API server answers from etcd.
 func (b *fixture) askAsNeighbour(ctx context.Context) error {
 	return peers.Request(ctx, b.neighbour, http.MethodGet, b.CP.URL()+"/api/v1/namespaces/kube-system", nil, nil)
 }
 
-// besides has somebody else read an object from etcd time and again while something is
-// done, and returns how long each answer took, in ms.
+// besides calls do while the neighbour reads an object from etcd again and again. It returns how
+// long each answer took, in ms.
 func (b *fixture) besides(ctx context.Context, do func() error) (took []float64, err error) {
 	asking, enough := context.WithCancel(ctx)
 	done := make(chan error, 1)

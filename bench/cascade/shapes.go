@@ -11,14 +11,14 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// shape is what families look like: owners, which are ConfigMaps, and what depends on them.
+// shape describes a family: its owners, which are ConfigMaps, and their dependents.
 type shape struct {
 	owners, each int
-	levels       int // how long the chains are that hang from an owner
+	levels       int // length of the chains of dependents
 	dependent    gc.Type
 }
 
-// one owner with so many dependents.
+// one is the shape of one owner with this many dependents.
 func (b *fixture) one(dependents int) shape {
 	return shape{owners: 1, each: dependents, levels: 1, dependent: b.followed}
 }
@@ -30,7 +30,7 @@ var (
 	things = gc.Type{APIVersion: "bench.example/v1", Kind: "Thing", Resource: "things", Namespaced: true}
 )
 
-// shapes are the others, of as many dependents each.
+// shapes returns the other shapes, each with about as many dependents.
 func (o options) shapes() map[string]shape {
 	tenth, third := max(o.dependents/10, 1), max(o.dependents/3, 1)
 	return map[string]shape{
@@ -41,7 +41,7 @@ func (o options) shapes() map[string]shape {
 	}
 }
 
-// measureShapes is of background deletions alone.
+// measureShapes measures background deletions only.
 func measureShapes(ctx context.Context, b *fixture, f *figures) error {
 	if err := b.allowShapes(ctx); err != nil {
 		return err
@@ -62,7 +62,8 @@ func measureShapes(ctx context.Context, b *fixture, f *figures) error {
 	return nil
 }
 
-// allowShapes makes what pods need, which a controller makes elsewhere, and a type.
+// allowShapes creates the ServiceAccount that Pods need, which a controller creates in other
+// clusters, and a custom resource type.
 func (b *fixture) allowShapes(ctx context.Context) error {
 	account := map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"}}
 	if err := peers.Request(ctx, b.Admin, http.MethodPost, b.CP.URL()+"/api/v1/namespaces/default/serviceaccounts", account, nil); err != nil {
@@ -76,7 +77,7 @@ func (b *fixture) allowShapes(ctx context.Context) error {
 	})
 }
 
-// shapesMarkdown is the table of other shapes; rates of what was not measured are "".
+// shapesMarkdown returns the table of other shapes. Rates that were not measured are "".
 func (f figures) shapesMarkdown() string {
 	rows := [][]string{{"background, objects a second", "ebb", "kube-controller-manager", "the same with 100 workers"}}
 	for _, l := range [][2]string{

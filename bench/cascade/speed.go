@@ -15,13 +15,13 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// wave is how one family went.
+// wave is the result of deleting one family.
 type wave struct {
 	perSecond float64
-	first     float64   // ms until the first dependent was seen to go
+	first     float64   // ms until the first dependent changed
 	behind    float64   // s from the last dependent to the owner's end
 	requests  float64   // for each dependent
-	others    []float64 // ms that others waited for each answer meanwhile
+	others    []float64 // ms that the neighbour waited for each answer
 }
 
 func (b *fixture) delete(ctx context.Context, f family, policy gc.Policy) error {
@@ -32,7 +32,7 @@ func (b *fixture) delete(ctx context.Context, f family, policy gc.Policy) error 
 	})
 }
 
-// wave deletes owners and waits for what a contender makes of it.
+// wave creates a family, deletes its owners, and measures how the contender treats the dependents.
 func (b *fixture) wave(ctx context.Context, c contender.Contender, policy gc.Policy, s shape) (v wave, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, fmt.Errorf("%s did not end a %s deletion", c.Name, policy))
 	defer cancel()
@@ -40,7 +40,7 @@ func (b *fixture) wave(ctx context.Context, c contender.Contender, policy gc.Pol
 	if err != nil {
 		return v, err
 	}
-	// Then it has seen all of these.
+	// After the probe, the contender has seen the whole family.
 	if err := b.probe(ctx); err != nil {
 		return v, err
 	}
@@ -81,9 +81,9 @@ func (b *fixture) wave(ctx context.Context, c contender.Contender, policy gc.Pol
 
 var requestTotal = regexp.MustCompile(`(?m)^apiserver_request_total\{(.*)\} (\S+)$`)
 
-// requests are those about objects of the followed type that the API server has answered, but
-// lists, watches and creations. It counts them anyway, where an audit log would cost it time
-// for each.
+// requests returns how many requests about ConfigMaps and objects of the followed type the API
+// server has answered, without lists, watches and creations. The API server counts requests anyway,
+// whereas an audit log would cost it time for each.
 func (b *fixture) requests(ctx context.Context) (n float64, err error) {
 	var text string
 	if err := peers.Request(ctx, b.Admin, http.MethodGet, b.CP.URL()+"/metrics", nil, &text); err != nil {
@@ -102,8 +102,7 @@ func (b *fixture) requests(ctx context.Context) (n float64, err error) {
 	return n, nil
 }
 
-// limit is what a client reaches that sends what the collector sends, with no
-// collector beside it.
+// limit measures a client that sends the same requests as a collector, with no collector beside it.
 func (b *fixture) limit(ctx context.Context, verb gc.Verb, dependents int) (v wave, err error) {
 	f, err := b.makeFamily(ctx, b.one(dependents))
 	if err != nil {
@@ -133,7 +132,7 @@ func (b *fixture) limit(ctx context.Context, verb gc.Verb, dependents int) (v wa
 	return v, nil
 }
 
-// waves by policy and contender.
+// waves has the waves by policy and contender.
 type waves map[gc.Policy]map[string][]wave
 
 func (w waves) add(policy gc.Policy, name string, v wave) {
@@ -143,7 +142,7 @@ func (w waves) add(policy gc.Policy, name string, v wave) {
 	w[policy][name] = append(w[policy][name], v)
 }
 
-// waves has a contender delete a family for each policy.
+// waves runs a contender, measures one family for each policy, and adds the results to all.
 func (b *fixture) waves(ctx context.Context, name string, s shape, all waves, policies ...gc.Policy) error {
 	c := b.contender(name)
 	return b.run(ctx, c, func(int) error {
@@ -158,12 +157,12 @@ func (b *fixture) waves(ctx context.Context, name string, s shape, all waves, po
 	})
 }
 
-// measured is what the waves of one contender gave.
+// measured summarizes the waves of one contender.
 type measured struct {
 	PerSecond result.Spread `json:"per_s"`
 	First     float64       `json:"first_ms,omitempty"`
 	Behind    float64       `json:"owner_behind_s,omitempty"` // how long owners stay after their last dependent
-	Requests  float64       `json:"requests_per_object"`      // but lists and watches
+	Requests  float64       `json:"requests_per_object"`      // without lists and watches
 	Others    float64       `json:"others_p99_ms"`
 }
 
@@ -193,7 +192,7 @@ func (w waves) measured(policy gc.Policy) map[string]measured {
 
 var policies = []gc.Policy{gc.Background, gc.Foreground, gc.Orphan}
 
-// measureSpeed has each contender delete families, in turn: as it is shipped, and at its best.
+// measureSpeed measures each contender, in turn: as it is shipped, and at its best.
 func measureSpeed(ctx context.Context, b *fixture, f *figures) error {
 	quiet, err := b.besides(ctx, func() error { return benchmark.Pause(ctx, b.rest) })
 	if err != nil {
@@ -201,7 +200,7 @@ func measureSpeed(ctx context.Context, b *fixture, f *figures) error {
 	}
 	f.OthersAlone = result.Round(result.Percentile(quiet, 99))
 	few, many, best := waves{}, waves{}, waves{}
-	// Its limit of requests says how long it takes: once is enough.
+	// The peer's client limits decide how long this takes, so once is enough.
 	if err := b.waves(ctx, peerShipped, b.one(b.slow), few, gc.Background); err != nil {
 		return err
 	}
@@ -224,7 +223,7 @@ func measureSpeed(ctx context.Context, b *fixture, f *figures) error {
 	return nil
 }
 
-// best is one round of all at their best, and of what a client reaches without a collector.
+// best measures one round of all contenders at their best, and of a client without a collector.
 func (b *fixture) best(ctx context.Context, all waves, policies []gc.Policy) error {
 	for _, policy := range policies {
 		verb := gc.Delete
@@ -245,7 +244,7 @@ func (b *fixture) best(ctx context.Context, all waves, policies []gc.Policy) err
 	return nil
 }
 
-// measureFsync does the same in background with an etcd that waits for the disk.
+// measureFsync measures background deletion with an etcd that waits for the disk.
 func measureFsync(ctx context.Context, b *fixture, f *figures) error {
 	all := waves{}
 	for range b.rounds {

@@ -14,11 +14,11 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// nobody is an owner that there never was.
+// nobody is the UID of an owner that never existed.
 const nobody = "00000000-0000-4000-8000-000000000000"
 
-// startTime is how long a contender takes from its start to the end of an object
-// whose owner is not there.
+// startTime returns how many seconds a contender takes from its start until it deletes an object
+// whose owner does not exist.
 func (b *fixture) startTime(ctx context.Context, c contender.Contender) (s float64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, fmt.Errorf("%s deleted nothing", c.Name))
 	defer cancel()
@@ -63,8 +63,8 @@ func measureStarts(ctx context.Context, b *fixture, f *figures) (err error) {
 	return err
 }
 
-// measureBroken does the same beside a type that cannot be listed: its objects are
-// stored in a version that only a webhook could convert, which is not there.
+// measureBroken measures starts beside a type that cannot be listed. The type's objects are stored
+// in a version that only a webhook could convert, and no such webhook exists.
 func measureBroken(ctx context.Context, b *fixture, f *figures) (err error) {
 	if err := b.breakType(ctx); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (b *fixture) breakType(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	// v2 is preferred and v1 is what is stored, so that a list must be converted.
+	// The object is stored as v1 and v2 is preferred, so that a list must convert it.
 	spec := map[string]any{"versions": []any{version("v2", true), version("v1", false)}, "conversion": map[string]any{
 		"strategy": "Webhook", "webhook": map[string]any{
 			"conversionReviewVersions": []string{"v1"}, "clientConfig": map[string]any{"url": "https://127.0.0.1:1/convert"},
@@ -112,8 +112,8 @@ func (b *fixture) breakType(ctx context.Context) error {
 	if err := peers.Request(ctx, b.Admin, http.MethodPatch, b.CP.URL()+definitions+"/broken.bench.example", map[string]any{"spec": spec}, nil); err != nil {
 		return err
 	}
-	// Until the list fails, it is not broken. (The API server says 429, for its cache
-	// cannot be filled.)
+	// The type is not broken until a list fails. The API server answers 429, because it cannot fill
+	// its cache.
 	return eventually(ctx, "a broken type can be listed", func() bool {
 		err := peers.Request(ctx, b.Admin, http.MethodGet, b.CP.URL()+"/apis/bench.example/v2/broken", nil, nil)
 		var status *peers.StatusError

@@ -5,7 +5,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// table has a row for each name, and the cells that of gives for it.
+// table formats a head and rows.
 func table(head []string, rows ...[]string) string {
 	return result.Table(append([][]string{head}, rows...))
 }
@@ -26,7 +26,8 @@ func row(name string, values ...float64) []string {
 	return cells
 }
 
-// markdown is the tables, for people in a terminal, too; a figure that was not taken is "".
+// markdown returns the tables, which are also shown in a terminal. A figure that was not taken is
+// "".
 func (f figures) markdown() string {
 	best := []string{ebbBest, peerFast, peerBest, client}
 	of := func(policy gc.Policy, field func(measured) float64) (values []float64) {
@@ -61,7 +62,7 @@ func (f figures) markdown() string {
 	)
 }
 
-// text makes the section of the figures that were asked for.
+// text returns the function that makes the section of the figures that were asked for.
 func text(o options) func(figures) string {
 	if o.others {
 		return func(f figures) string { return shapesReport + f.shapesMarkdown() }
@@ -69,7 +70,7 @@ func text(o options) func(figures) string {
 	return func(f figures) string { return report + f.markdown() }
 }
 
-// render writes the report's section from the file in a directory.
+// render writes the section of the report from the result's file.
 func render(o options) error {
 	name := "cascade"
 	if o.others {

@@ -8,26 +8,26 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// watch is what became of owners and dependents.
+// watch follows owners and dependents, and counts those of one family.
 type watch struct {
 	mu      sync.Mutex
-	there   map[string]bool // by UID: whether it has owners
-	family  map[string]bool // the dependents that are looked at
+	there   map[string]bool // all that exist, by UID: whether they have owners
+	family  map[string]bool // the counted dependents
 	owners  map[string]bool
 	now     progress
 	changed chan struct{}
 }
 
-// progress is how far the family is that is looked at.
+// progress is the state of the counted family.
 type progress struct {
-	owners    int // that are there
-	there     int // dependents that are
+	owners    int // that exist
+	there     int // dependents that exist
 	referring int // of these, with owners
 	first     time.Time
-	last      time.Time // change of a dependent
+	last      time.Time // first and last change of a dependent
 }
 
-// look counts another family from now on.
+// look makes the watch count another family from now on.
 func (w *watch) look(f family) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *watch) look(f family) {
 	w.tell()
 }
 
-// restart forgets when what had changed.
+// restart forgets the times of the first and the last change.
 func (w *watch) restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +76,7 @@ func (w *watch) take(_ context.Context, batch []metadata.Event) error {
 	return nil
 }
 
-// one takes what is told of one object.
+// one records whether an object exists and has owners.
 func (w *watch) one(uid string, there, owned bool) {
 	wasOwned, was := w.there[uid]
 	if delete(w.there, uid); there {
@@ -103,7 +103,7 @@ func number(is bool) int {
 	return 0
 }
 
-// until waits for something to be so; it is asked after each batch of events.
+// until waits until holds returns true. It calls holds after each batch of events.
 func (w *watch) until(ctx context.Context, holds func(progress) bool) error {
 	for {
 		w.mu.Lock()
@@ -126,7 +126,7 @@ func (w *watch) progress() progress {
 	return w.now
 }
 
-// count is how many objects there are.
+// count returns how many objects exist.
 func (w *watch) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

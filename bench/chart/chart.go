@@ -1,9 +1,9 @@
-// Package chart draws step lines over a logarithmic axis of time, as an SVG of text
-// and paths alone: for the benchmarks' reports.
+// Package chart draws step lines over a logarithmic time axis for the benchmarks' reports, as an
+// SVG of text and paths only.
 //
-// Each line is labelled at its end instead of in a legend. The ground is white, so that
-// the picture is the same wherever it is looked at. What lies outside the axes is drawn
-// at their edge, never outside the frame. The same chart gives the same bytes.
+// Each line is labelled at its end instead of in a legend. The background is white, so that the
+// picture looks the same everywhere. A point outside the axes is drawn at the edge of the frame.
+// The same chart gives the same bytes.
 package chart
 
 import (
@@ -17,14 +17,14 @@ import (
 // Chart is a picture: percentages from 0 to 100 over time.
 type Chart struct {
 	Title  string
-	Text   string // what can be seen, for those who cannot see it
+	Text   string // description for readers who cannot see it
 	XLabel string
 	YLabel string
-	From   float64 // of the axis of time, above 0
+	From   float64 // start of the time axis, above 0
 	To     float64
 	Ticks  []Tick
 	Levels []Level
-	Lines  []Line // a later one lies over an earlier one
+	Lines  []Line // later lines are drawn over earlier ones
 }
 
 // Tick is a mark on the axis of time.
@@ -33,14 +33,14 @@ type Tick struct {
 	Label string
 }
 
-// Level is a height that means something.
+// Level is a labelled horizontal line, such as a threshold.
 type Level struct {
 	Percent float64
-	Label   string // stands below it
+	Label   string // drawn below the line
 }
 
-// Line is a step line: a point's percentage holds until the next one's time. Up to the
-// right edge it goes on dotted, because nobody looked any more.
+// Line is a step line: a point's percentage holds until the time of the next point. From the last
+// point to the right edge it is dotted, because nothing was measured there.
 type Line struct {
 	Label  string
 	Notes  []string // below the label, smaller; two at most
@@ -51,7 +51,7 @@ type Line struct {
 // Point is a moment and a percentage.
 type Point struct{ At, Percent float64 }
 
-// The picture's measures, in its own units.
+// The measures of the picture, in its own units.
 const (
 	width, height       = 960.0, 440.0
 	left, right         = 64.0, 720.0 // of the frame
@@ -133,8 +133,8 @@ func (c Chart) line(b *strings.Builder, l Line) {
 		c.x(end.At), y(end.Percent), right, escape(l.Colour))
 }
 
-// labels puts each line's name beside its end, and a thin line from one to the other
-// where several end near each other.
+// labels puts each line's name beside its end and connects the two with a thin line, because it
+// moves labels apart where several lines end near each other.
 func (c Chart) labels(b *strings.Builder) {
 	var ends []float64
 	var lines []Line

@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// spread moves heights apart, keeping their order: neighbours are then at least gap
-// apart, and all lie between low and high. If there is no room for that, the gap is
-// what there is room for.
+// spread moves heights apart, keeping their order: neighbours are then at least gap apart, and all
+// lie between low and high. If there is not enough room, it uses the largest gap that fits.
 func spread(heights []float64, gap, low, high float64) []float64 {
 	n := len(heights)
 	if n == 0 {
@@ -23,7 +22,8 @@ func spread(heights []float64, gap, low, high float64) []float64 {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(heights[a], heights[b]) })
 	moved := make([]float64, n)
-	// Down as far as the one above wants, then up as far as the end wants.
+	// First raise each value until it keeps the gap to the one before. Then lower values, from the
+	// last one, until all are at most high.
 	for rank, i := range order {
 		moved[i] = math.Max(heights[i], low)
 		if rank > 0 {

@@ -17,7 +17,7 @@ import (
 // between is the time between two deletions of owners.
 const between = 50 * time.Millisecond
 
-// gone notes when ConfigMaps go.
+// gone records when ConfigMaps were deleted.
 type gone struct {
 	mu sync.Mutex
 	at map[string]time.Time // by name
@@ -40,8 +40,8 @@ func (g *gone) when(name string) time.Time {
 	return g.at[name]
 }
 
-// measureCascade looks at how long cascades take alone, and while many Pods are due at
-// once, all with the same settings.
+// measureCascade measures how long cascades take, alone and while many Pods are due at once. ebb
+// has the same settings in both.
 func measureCascade(ctx context.Context, b *fixture, f figures) error {
 	pods := kinds[0]
 	c := b.ebb(pods, pods.all)
@@ -68,8 +68,8 @@ func measureCascade(ctx context.Context, b *fixture, f figures) error {
 	})
 }
 
-// cascades deletes owners one after the other, once they and their dependents are there;
-// alone or beside Pods that are due.
+// cascades creates owners with one dependent each, deletes the owners one after the other, and
+// measures how soon each dependent is deleted. name is "alone", or "beside" Pods that are due.
 func (b *fixture) cascades(ctx context.Context, f figures, name string) error {
 	client, err := b.Metadata()
 	if err != nil {

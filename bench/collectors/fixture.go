@@ -16,7 +16,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// fixture is a control plane with an audit log, by which the contenders are measured.
+// fixture is a control plane with an audit log, from which the contenders are measured.
 type fixture struct {
 	*contender.Fixture
 	options
@@ -47,21 +47,21 @@ func makeBed(ctx context.Context, o options) (*fixture, error) {
 	return b, nil
 }
 
-// ebb with one collector on.
+// ebb returns ebb with only this collector on.
 func (b *fixture) ebb(k kind, settings map[string]any) contender.Contender {
 	return b.ebbWith(map[string]any{k.name: settings})
 }
 
-// ebbWith has no other collectors on than these.
+// ebbWith returns ebb with only these collectors on.
 func (b *fixture) ebbWith(collectors map[string]any) contender.Contender {
 	e := b.Ebb
 	e.Settings = b.collectors(collectors)
-	// With its Lease, as it is shipped: its renewals tell the API server's time.
+	// With leader election, as it is shipped: renewals of the Lease show the API server's time.
 	e.Settings["leaderElection"] = map[string]any{"enabled": true}
 	return e.Contender()
 }
 
-// collectors are settings that have no others on than these.
+// collectors returns settings with only these collectors on.
 func (b *fixture) collectors(on map[string]any) map[string]any {
 	all := map[string]any{}
 	for _, name := range []string{"pods", "jobs", "csrs", "leases"} {
@@ -71,8 +71,8 @@ func (b *fixture) collectors(on map[string]any) map[string]any {
 	return map[string]any{"collectors": all}
 }
 
-// manager is the kube-controller-manager with its garbage collector, which Jobs that go
-// foreground need, and another controller.
+// manager is the kube-controller-manager with another controller and its garbage collector, which
+// foreground deletion of Jobs needs.
 func (b *fixture) manager(limited bool, account, controller string, args ...string) contender.Contender {
 	all := []string{contender.OnlyCollector + "," + controller}
 	if !limited {
@@ -84,7 +84,7 @@ func (b *fixture) manager(limited bool, account, controller string, args ...stri
 	return c
 }
 
-// requestCleaner is the kube-controller-manager's cleaner of requests.
+// requestCleaner is the kube-controller-manager's cleaner of CertificateSigningRequests.
 func (b *fixture) requestCleaner(limited bool) contender.Contender {
 	return contender.Contender{Name: "peer", User: peers.CSRCleaner, Start: func(ctx context.Context) (int, func() error, error) {
 		b.cleaner.SetArgs()
@@ -96,12 +96,12 @@ func (b *fixture) requestCleaner(limited bool) contender.Contender {
 	}}
 }
 
-// load n objects of a kind, the i-th due at a moment.
+// load writes n objects of a kind. The i-th is due at due(i).
 func (b *fixture) load(ctx context.Context, k kind, n int, due func(i int) time.Time) error {
 	return b.Fill(ctx, sequence(n, func(i int) runtime.Object { return k.make(i, due(i)) }))
 }
 
-// leaving is how many of n objects go, once they are due.
+// leaving returns how many of n objects are deleted once they are due.
 func (k kind) leaving(n int) (going int) {
 	for i := range n {
 		if !stays(i) {
@@ -111,14 +111,14 @@ func (k kind) leaving(n int) (going int) {
 	return going - k.keeps
 }
 
-// traffic is what a contender asked of the API server about a kind.
+// traffic is what a contender requested from the API server about a kind.
 type traffic struct {
-	requests int // but lists and watches, and patches: a Job's finalizer is the garbage collector's business
+	requests int // without lists, watches and patches: the garbage collector removes a Job's finalizer
 	deleted  map[string]time.Time
 	refused  map[int]int // deletions, by the answer's code
 }
 
-// first and last deletion.
+// span returns the time from the first to the last deletion.
 func (t traffic) span() time.Duration {
 	var all []time.Time
 	for _, at := range t.deleted {
@@ -127,7 +127,7 @@ func (t traffic) span() time.Duration {
 	return slices.MaxFunc(all, time.Time.Compare).Sub(slices.MinFunc(all, time.Time.Compare))
 }
 
-// listen to what a contender does, until it has deleted n objects of a kind.
+// listen reads a contender's requests from the audit log until it has deleted n objects of a kind.
 func (b *fixture) listen(ctx context.Context, c contender.Contender, k kind, n int) (t traffic, err error) {
 	t.deleted, t.refused = map[string]time.Time{}, map[int]int{}
 	err = benchmark.Until(ctx, 100*time.Millisecond, longest, fmt.Sprintf("%s does not delete all %d %s", c.Name, n, k.name), func(context.Context) (bool, error) {
@@ -153,7 +153,7 @@ func (b *fixture) listen(ctx context.Context, c contender.Contender, k kind, n i
 	return t, err
 }
 
-// sequence gives what is made for each of n.
+// sequence yields of(i) for each of 0 to n-1.
 func sequence(n int, of func(i int) runtime.Object) iter.Seq[runtime.Object] {
 	return func(yield func(runtime.Object) bool) {
 		for i := range n {

@@ -11,12 +11,12 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// heapRounds are how often each is measured: what is live was counted at some moment, and
-// what had come just before counts, too.
+// heapRounds is how often each is measured. The live heap is as of the latest garbage collection,
+// which also counts what was allocated just before.
 const heapRounds = 3
 
-// measureHeap has ebb start with many objects of each kind, none of them due: with all
-// collectors off, with each of them, and with all.
+// measureHeap starts ebb with many objects of each kind, none of them due: with all collectors off,
+// with each collector alone, and with all of them.
 func measureHeap(ctx context.Context, b *fixture, f figures) error {
 	later := time.Now().Add(24 * time.Hour)
 	all := map[string]any{}
@@ -53,7 +53,7 @@ func measureHeap(ctx context.Context, b *fixture, f figures) error {
 	return nil
 }
 
-// cost of ebb with some collectors on, and its live heap in bytes.
+// cost measures ebb with some collectors on, and returns its live heap in bytes.
 func (b *fixture) cost(ctx context.Context, f figures, name string, collectors map[string]any) (live float64, err error) {
 	began := time.Now()
 	err = b.ebbWith(collectors).Run(ctx, func(pid int) error {

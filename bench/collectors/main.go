@@ -25,24 +25,24 @@ type options struct {
 	only                      string
 }
 
-// figures go to collectors.json: for each of pods, jobs and csrs, after that name,
+// figures are written to collectors.json. For each of pods, jobs and csrs, with that name in front:
 //
 //	_per_s, _peer_per_s             deletions a second, medians over the rounds
 //	_shipped_per_s                  ebb with its envelope and circuit breaker
 //	_peer_default_per_s             with the limits that its client has by default
-//	_requests_per_object, _peer_…   but lists and watches
-//	_heap_bytes_per_object          beside what the graph of owners keeps
+//	_requests_per_object, _peer_…   without lists and watches
+//	_heap_bytes_per_object          in addition to the graph of owners
 //	_due_to_sent_p99_ms             at half of _per_s
 //
-// differences, on how many objects the two disagreed; off_… and observe_…, what a start
-// and all that is kept costs; cascade_alone_… and cascade_beside_…, the time from an
-// owner's DELETE to its dependent's end, alone and beside Pods that are due all at once.
+// differences is on how many objects the two disagreed. off_… and observe_… are the cost of a start
+// and of all that is kept. cascade_alone_… and cascade_beside_… are the times from an owner's
+// DELETE to its dependent's end: alone, and beside Pods that are all due at once.
 type figures map[string]float64
 
-// set a figure, rounded.
+// set stores a figure, rounded.
 func (f figures) set(name string, v float64) { f[name] = result.Round(v) }
 
-// parts are what can be measured by itself, in this order.
+// parts can each be measured separately. They run in this order.
 var parts = []benchmark.Part[func(context.Context, *fixture, figures) error]{
 	{Name: "rate", Measure: measureRates}, {Name: "due", Measure: measureDue}, {Name: "cascade", Measure: measureCascade}, {Name: "heap", Measure: measureHeap},
 }

@@ -17,23 +17,23 @@ import (
 
 const (
 	namespaces = 20
-	// patience is how long what ended is kept, in all that is due at a moment.
+	// patience is how long an ended object is kept before it is due.
 	patience = time.Hour
 )
 
-// kind is what one collector collects.
+// kind describes the objects that one collector collects.
 type kind struct {
 	name, resource string
-	// make an object that is due at a moment.
+	// make returns the i-th object, which is due at that time.
 	make func(i int, due time.Time) runtime.Object
-	// settings of ebb's collector that make it due then, and those that make all due that
-	// ended, as the peer's do.
+	// timed are settings of ebb's collector with which an object is due at that time. With all,
+	// every object that has ended is due, as for the peer's collector.
 	timed, all map[string]any
-	// peer has that one alone run, with the client's limits or without.
+	// peer runs only the peer's collector of this kind, with or without the client's limits.
 	peer func(b *fixture, limited bool) contender.Contender
-	many func(o options) int // when memory is measured
-	slow int                 // with the client's limits
-	// keeps is how many of those that ended the collectors keep.
+	many func(o options) int // objects when memory is measured
+	slow int                 // objects with the client's limits
+	// keeps is how many of the ended objects the collectors keep.
 	keeps int
 }
 
@@ -75,7 +75,7 @@ func namespace(i int) runtime.Object {
 	return contender.Namespace(meta(fmt.Sprint("bench-", i), i, false))
 }
 
-// nodeName of the i-th Pod; there are as many Nodes as namespaces.
+// nodeName returns the node of the i-th Pod. There are as many Nodes as namespaces.
 func nodeName(i int) string { return fmt.Sprint("bench-node-", i%namespaces) }
 
 func node(i int) runtime.Object {
@@ -97,7 +97,7 @@ var (
 	}
 )
 
-// pod has succeeded, but for those that stay.
+// pod returns a Pod that has succeeded, or a pending one if it stays.
 func pod(i int, due time.Time) runtime.Object {
 	at := metav1.NewTime(due.Add(-patience))
 	p := &corev1.Pod{
@@ -118,16 +118,16 @@ func pod(i int, due time.Time) runtime.Object {
 	return p
 }
 
-// key of the i-th object.
+// key returns the namespace and name of the i-th object.
 func (k kind) key(i int) string {
 	o := k.make(i, time.Time{}).(metav1.Object)
 	return o.GetNamespace() + "/" + o.GetName()
 }
 
-// stays says which objects are not due, whatever the time.
+// stays reports whether the i-th object is never due.
 func stays(i int) bool { return i%10 == 7 }
 
-// job has ended, but for those that stay.
+// job returns a Job that has completed, or one that has not if it stays.
 func job(i int, due time.Time) runtime.Object {
 	at, m := metav1.NewTime(due.Add(-patience)), meta(fmt.Sprintf("nightly-report-%08d", i), i, true)
 	uid := string(m.UID)
@@ -148,7 +148,7 @@ func job(i int, due time.Time) runtime.Object {
 	return j
 }
 
-// csr was denied, but for those that stay: these are approved and issued.
+// csr returns a denied request, or an approved and issued one if it stays.
 func csr(i int, due time.Time) runtime.Object {
 	at := metav1.NewTime(due.Add(-patience))
 	r := &certificatesv1.CertificateSigningRequest{

@@ -11,7 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
-// measureRates has each contender delete what is due at once, in turn.
+// measureRates has each contender, in turn, delete objects that are all due at once.
 func measureRates(ctx context.Context, b *fixture, f figures) error {
 	for _, k := range kinds {
 		rates, requests := map[string][]float64{}, map[string][]float64{}
@@ -69,7 +69,7 @@ func (b *fixture) overdue(ctx context.Context, c contender.Contender, k kind, n 
 
 func perSecond(t traffic) float64 { return float64(len(t.deleted)-1) / t.span().Seconds() }
 
-// differences are the objects that one deleted, and the other did not.
+// differences returns how many objects only one of the two deleted.
 func differences(a, b traffic) float64 {
 	both := 0
 	for name := range a.deleted {
@@ -80,14 +80,14 @@ func differences(a, b traffic) float64 {
 	return float64(len(a.deleted) + len(b.deleted) - 2*both)
 }
 
-// measureDue has objects fall due at half the rate at which ebb can delete them, and
-// looks when their deletions come.
+// measureDue has objects fall due at half the rate at which ebb can delete them, and measures how
+// long after that each deletion is sent.
 func measureDue(ctx context.Context, b *fixture, f figures) error {
 	for _, k := range kinds {
-		rate := cmp.Or(f[k.name+"_per_s"]/2, 100) // 100: measured alone
+		rate := cmp.Or(f[k.name+"_per_s"]/2, 100) // 100 if rates were not measured
 		n := int(rate * b.lasts.Seconds())
 		begin := time.Now().Add(b.ahead).Truncate(time.Second)
-		// Times in objects have seconds: all of one second are due together.
+		// Times in objects have whole seconds: all objects of one second are due together.
 		due := func(i int) time.Time {
 			return begin.Add(time.Duration(float64(i) / rate * float64(time.Second))).Truncate(time.Second)
 		}

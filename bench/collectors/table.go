@@ -6,7 +6,7 @@ import (
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
-// markdown is the tables, for people in a terminal, too.
+// markdown returns the tables, which are also shown in a terminal.
 func (f figures) markdown() string {
 	table := func(head, columns []string, rows ...[2]string) string {
 		all := [][]string{head}
@@ -35,10 +35,10 @@ func (f figures) markdown() string {
 			[2]string{"median", "p50_ms"}, [2]string{"99th percentile", "p99_ms"})
 }
 
-// text is the section.
+// text returns the section of the report.
 func (f figures) text() string { return report + f.markdown() }
 
-// render writes the report's section from the collectors.json in a directory.
+// render writes the section of the report from collectors.json in a directory.
 func render(results string) error {
 	return result.Render(results, "collectors", figures.text)
 }

@@ -23,7 +23,7 @@ import (
 
 const image = "containers.test/app:1"
 
-// removals collects when the agent said that a container was removed.
+// removals records when the agent logged the removal of each container.
 type removals struct {
 	mu   sync.Mutex
 	at   map[string]time.Time
@@ -46,7 +46,7 @@ func (r *removals) line(l agentrun.Line) {
 	}
 }
 
-// wait waits for a removal, or for the n-th of any.
+// wait waits until a container is removed or, for the id "", until n are.
 func (r *removals) wait(ctx context.Context, id string, n int) (time.Time, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the agent removed nothing for a minute"))
 	defer cancel()
@@ -66,9 +66,9 @@ func (r *removals) wait(ctx context.Context, id string, n int) (time.Time, error
 	}
 }
 
-// measureExits lets containers of a pod exit, one after the other, with room for
-// no dead one; and then starts the agent on many that are dead already. There is no
-// kubelet: nobody else removes anything.
+// measureExits kills containers of pods, one after the other, with a policy that keeps no dead
+// container. Then it starts the agent on a node with many dead containers. There is no kubelet, so
+// only the agent removes containers.
 func measureExits(ctx context.Context, s settings, f *figures) (err error) {
 	n, err := node.Start(ctx, node.Config{Name: "bench-containers", SizeBytes: 768 * mib})
 	if err != nil {
@@ -156,7 +156,7 @@ func runPod(ctx context.Context, n *node.Node, name string) (*node.Pod, error) {
 	return n.RunPod(ctx, node.PodSpec{Name: name, Containers: []node.PodContainer{{Name: "app", Image: image, Command: []string{"sleep", "3600"}}}})
 }
 
-// kill ends a container, and says when.
+// kill kills a container, and returns when it did.
 func kill(ctx context.Context, n *node.Node, id string) (time.Time, error) {
 	in := namespaces.WithNamespace(ctx, node.CRINamespace)
 	c, err := n.Client().LoadContainer(in, id)
@@ -171,7 +171,7 @@ func kill(ctx context.Context, n *node.Node, id string) (time.Time, error) {
 	return begun, task.Kill(in, syscall.SIGKILL)
 }
 
-// removeMany measures how fast dead containers go that were there before the agent.
+// removeMany measures how fast the agent removes containers that were dead before its start.
 func removeMany(ctx context.Context, s settings, f *figures, n *node.Node, removed *removals, start func() (*agentrun.Process, error)) error {
 	var ids []string
 	for i := range s.dead {

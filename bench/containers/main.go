@@ -1,6 +1,6 @@
-// Command containers measures the agent on dead containers: how soon one is gone
-// after its exit, how long it takes to decide on 5,000, how fast they go, and what
-// becomes of pods that a real kubelet starts while the agent removes images.
+// Command containers measures the agent with dead containers: how soon it removes one after its
+// exit, how long it takes to decide on 5,000, and how fast it removes them. It also measures what
+// happens to pods that a real kubelet starts while the agent removes images.
 package main
 
 import (
@@ -29,15 +29,16 @@ type settings struct {
 	results string
 }
 
-// figures go to containers.json.
+// figures are written to containers.json.
 type figures struct {
-	// From when the runtime has noted the exit: until then it is a running one.
+	// From the moment when the runtime has noted the exit. Until then the container is a running
+	// one.
 	ExitP50 float64 `json:"exit_to_removed_p50_ms,omitempty"`
 	ExitP99 float64 `json:"exit_to_removed_p99_ms,omitempty"`
 	ExitMax float64 `json:"exit_to_removed_max_ms,omitempty"`
 	Exits   int     `json:"exits,omitempty"`
 
-	// How long the runtime takes for that.
+	// How long the runtime takes to note the exit.
 	NotedP50 float64 `json:"exit_to_noted_p50_ms,omitempty"`
 	NotedP99 float64 `json:"exit_to_noted_p99_ms,omitempty"`
 
@@ -52,14 +53,14 @@ type figures struct {
 	KubeletRace *race `json:"race_kubelet,omitempty"`
 }
 
-// race is what became of the pods.
+// race is what happened to the pods in a race.
 type race struct {
 	Seed        uint64 `json:"seed"`
 	Started     int    `json:"pods_started"` // whose image was there when they were bound
 	Permanently int    `json:"pods_failed_permanently"`
 	Transiently int    `json:"pods_failed_transiently"`
 	Missing     int    `json:"pods_bound_without_image"`
-	// Of those, whose image went while they were bound, and how many of them ran.
+	// Of Missing: pods whose image was removed while they were bound, and how many of them ran.
 	Withdrawn    int `json:"pods_bound_while_image_went"`
 	WithdrawnRan int `json:"pods_bound_while_image_went_ran"`
 	Removed      int `json:"images_removed"`
@@ -69,7 +70,7 @@ type race struct {
 	Kills        int `json:"agent_kills"`
 }
 
-// parts are what can be measured by itself.
+// parts can each be measured separately.
 var parts = []benchmark.Part[func(context.Context, settings, *figures) error]{
 	{Name: "decide", Measure: measureDecide}, {Name: "exits", Measure: measureExits}, {Name: "race", Measure: measureRace}, {Name: "race-kubelet", Measure: measureKubeletRace},
 }
@@ -108,11 +109,11 @@ func run(ctx context.Context, s settings) (err error) {
 	return render(s.results)
 }
 
-// decides are how often 5,000 containers are decided on.
+// decides is how often the policy decides on 5,000 containers.
 const decides = 101
 
-// measureDecide asks the policy about 5,000 dead containers of 500 pods, most of
-// which go, for each of the reasons.
+// measureDecide runs the policy on 5,000 dead containers of 500 pods. It removes most of them, some
+// for each of its reasons.
 func measureDecide(ctx context.Context, _ settings, f *figures) error {
 	const dead, perPod = 5000, 10
 	now := time.Now()

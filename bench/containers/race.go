@@ -16,10 +16,11 @@ import (
 	"github.com/ebb-agent/ebb/tools/startrace"
 )
 
-// quickKubelet looks at its pods often. Images have no minimum age with anybody.
+// quickKubelet makes the kubelet look at its pods often. Images have no minimum age, for ebb and
+// the kubelet.
 var quickKubelet = map[string]any{"imageMinimumGCAge": "1ms", "fileCheckFrequency": "1s", "syncFrequency": "2s"}
 
-// handedOver has it remove no images.
+// handedOver makes the kubelet remove no images.
 var handedOver = map[string]any{
 	"imageGCHighThresholdPercent": 100,
 	"evictionHard": map[string]any{
@@ -27,8 +28,8 @@ var handedOver = map[string]any{
 	},
 }
 
-// withRace has a real kubelet, registered with an API server, start pods on a disk with places
-// for about half of their images.
+// withRace has a real kubelet, registered with an API server, start pods on a disk with room for
+// about half of their images.
 func withRace(ctx context.Context, configuration map[string]any, o startrace.Options, do func(*agentrun.Installation, *startrace.Options) error) (err error) {
 	n, err := node.Start(ctx, node.Config{Name: "bench-race", SizeBytes: 320 * mib, Containerd: node.V2})
 	if err != nil {
@@ -60,7 +61,7 @@ func withRace(ctx context.Context, configuration map[string]any, o startrace.Opt
 	return do(i, &o)
 }
 
-// measureRace has the agent, killed now and then, remove images meanwhile.
+// measureRace has the agent remove images during the race, and kills it now and then.
 func measureRace(ctx context.Context, s settings, f *figures) error {
 	return withRace(ctx, handedOver, startrace.Options{Starts: s.starts, Seed: s.seed, KillEvery: 20}, func(i *agentrun.Installation, o *startrace.Options) (err error) {
 		c := i.Config
@@ -100,8 +101,8 @@ func measureRace(ctx context.Context, s settings, f *figures) error {
 	})
 }
 
-// measureKubeletRace has the kubelet itself remove images meanwhile, with its default
-// thresholds. That pods fail for good is a result here, not an error.
+// measureKubeletRace has the kubelet remove images during the race, with its default thresholds. A
+// pod that fails permanently is a result here, not an error.
 func measureKubeletRace(ctx context.Context, s settings, f *figures) error {
 	return withRace(ctx, nil, startrace.Options{Starts: s.kubeletStarts, Seed: s.seed}, func(_ *agentrun.Installation, o *startrace.Options) error {
 		r, err := startrace.Run(ctx, *o)
@@ -117,7 +118,7 @@ func measureKubeletRace(ctx context.Context, s settings, f *figures) error {
 	})
 }
 
-// raceOf sums a race up.
+// raceOf summarizes a race.
 func raceOf(s settings, r startrace.Result, removed, kept int) *race {
 	benchmark.Say("race: %d pods started, %d failed for good, %d for a moment; the images of %d went while they were bound, and %d of these ran; %d images removed, %d kept at the last moment; the agent was killed %d times",
 		r.Started, r.Permanently, r.Transiently, r.Withdrawn, r.WithdrawnRan, removed, kept, r.Kills)

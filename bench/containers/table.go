@@ -6,7 +6,7 @@ import (
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
-// text is the section.
+// text returns the section of the report.
 func (f figures) text() string {
 	rows := [][]string{{"", "ebb", "kubelet"}}
 	for _, r := range []struct {
@@ -44,5 +44,5 @@ collection every 5 minutes, its eviction manager every 10 s, both with their def
 ` + result.Table(rows)
 }
 
-// render writes the report's section from the containers.json in a directory.
+// render writes the section of the report from containers.json in a directory.
 func render(results string) error { return result.Render(results, "containers", figures.text) }

@@ -27,12 +27,12 @@ import (
 // Contender is a collector that can be started and stopped.
 type Contender struct {
 	Name string
-	User string // what the audit log calls it
+	User string // user name in the audit log
 	// Start returns once the process runs, which may be long before it collects.
 	Start func(ctx context.Context) (pid int, stop func() error, err error)
 }
 
-// Run has it run while something is done with its process.
+// Run starts the contender, calls do with its process ID, and stops it.
 func (c Contender) Run(ctx context.Context, do func(pid int) error) (err error) {
 	pid, stop, err := c.Start(ctx)
 	if err != nil {
@@ -42,17 +42,17 @@ func (c Contender) Run(ctx context.Context, do func(pid int) error) (err error) 
 	return do(pid)
 }
 
-// OnlyCollector has the kube-controller-manager run its garbage collector alone.
+// OnlyCollector makes the kube-controller-manager run only its garbage collector.
 const OnlyCollector = "--controllers=garbage-collector-controller"
 
 // NoLimits lift the peer's client limits, which are 20 requests a second by default.
 var NoLimits = []string{"--kube-api-qps=10000", "--kube-api-burst=10000"}
 
-// PeerArgs are both.
+// PeerArgs are [OnlyCollector] and [NoLimits].
 var PeerArgs = append([]string{OnlyCollector}, NoLimits...)
 
-// MoreWorkers has the peer's garbage collector send five times as many requests at once as
-// by default.
+// MoreWorkers lets the peer's garbage collector send five times as many requests at once as by
+// default.
 const MoreWorkers = "--concurrent-gc-syncs=100"
 
 // PeerShipped is the kube-controller-manager with all its controllers, leader election and
@@ -87,19 +87,19 @@ type Ebb struct {
 	Binary     string
 	Kubeconfig string
 	Dir        string // for its configuration, log and socket
-	Address    string // that it serves metrics on
-	// Settings are more of its configuration, at its best.
+	Address    string // where it serves metrics
+	// Settings are added to the configuration of [Ebb.Contender].
 	Settings map[string]any
 }
 
-// Ready says whether it leads, and has listed everything.
+// Ready reports whether ebb leads and has listed everything.
 func (e Ebb) Ready(ctx context.Context) (bool, error) {
 	var text string
 	err := peers.Request(ctx, http.DefaultClient, http.MethodGet, "http://"+e.Address+"/readyz", nil, &text)
 	return err == nil && !strings.Contains(text, "waiting for the lease"), ctx.Err()
 }
 
-// Heap is its live heap, in bytes, as its latest garbage collection has it.
+// Heap returns ebb's live heap in bytes, as of its latest garbage collection.
 func (e Ebb) Heap(ctx context.Context) (float64, error) {
 	return peers.Metric(ctx, http.DefaultClient, "http://"+e.Address, "go_gc_heap_live_bytes")
 }
@@ -115,8 +115,8 @@ func (e Ebb) Contender() Contender {
 	return e.contender("ebb", settings)
 }
 
-// Shipped is ebb as the chart installs it: with leader election, and with its envelope and
-// circuit breaker, within which the benchmark has to stay. settings are what it asks for besides.
+// Shipped is ebb as the chart installs it: with leader election, and with its envelope and circuit
+// breaker, whose limits the benchmark must not reach. settings are added to that configuration.
 func (e Ebb) Shipped(settings map[string]any) Contender {
 	return e.contender("ebb as shipped", settings)
 }
@@ -127,7 +127,7 @@ func (e Ebb) contender(name string, settings map[string]any) Contender {
 	}}
 }
 
-// start it as it is shipped, with mode enforce and some settings of its own.
+// start starts ebb with the shipped configuration, mode enforce, and the settings in own.
 func (e Ebb) start(ctx context.Context, own map[string]any) (int, func() error, error) {
 	config := filepath.Join(e.Dir, "config.yaml")
 	text, err := shipped.Config("controller")
@@ -162,7 +162,7 @@ func (e Ebb) start(ctx context.Context, own map[string]any) (int, func() error, 
 	}, nil
 }
 
-// FreeAddress is one that nobody listens on.
+// FreeAddress returns a local address that nothing listens on.
 func FreeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// Options are flags that all benchmarks of contenders have.
+// Options are the flags that all benchmarks of contenders have.
 type Options struct{ Controller, Deploy, Results string }
 
-// Flags defines them.
+// Flags defines the flags of Options. name is the name of the result.
 func Flags(name string) *Options {
 	o := &Options{}
 	flag.StringVar(&o.Controller, "controller", "bin/ebb-controller", "the ebb-controller binary to measure")
@@ -28,8 +28,8 @@ func Flags(name string) *Options {
 	return o
 }
 
-// Fixture is a control plane whose controller manager is a contender, and does not run yet;
-// with the rights of ebb-controller.
+// Fixture is a control plane with the rights of ebb-controller. Its controller manager is a
+// contender and does not run yet.
 type Fixture struct {
 	CP    *peers.ControlPlane
 	Admin *http.Client
@@ -73,7 +73,7 @@ func NewFixture(ctx context.Context, config peers.Config, o *Options) (_ *Fixtur
 // Close ends the control plane and deletes all files.
 func (b *Fixture) Close() error { return errors.Join(b.CP.Close(), os.RemoveAll(b.Ebb.Dir)) }
 
-// Metadata is a client of metadata that may do everything. The caller must Close it.
+// Metadata returns a client of metadata with all rights. The caller must Close it.
 func (b *Fixture) Metadata() (*metadata.Client, error) {
 	admin, err := b.CP.Kubeconfig("bench", "system:masters")
 	if err != nil {
@@ -90,11 +90,11 @@ func (b *Fixture) Metadata() (*metadata.Client, error) {
 // shows.
 var ConfigMaps = gc.Type{APIVersion: "v1", Kind: "ConfigMap", Resource: "configmaps", Namespaced: true}
 
-// Follow has sink told of all objects of a type until end is called.
+// Follow passes the events of all objects of a type to sink until end is called.
 func Follow(ctx context.Context, client *metadata.Client, t gc.Type, sink metadata.Sink) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	f := client.Follow(t, nil, sink)
-	go func() { defer close(done); _ = f.Run(ctx) }() // the sinks have no errors
+	go func() { defer close(done); _ = f.Run(ctx) }() // the sinks return no errors
 	return func() { cancel(); <-done }
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// perTransaction is how many objects are written at a time: etcd's default limit.
+// perTransaction is how many objects are written in one transaction: etcd's default limit.
 const perTransaction = 128
 
-// put is an operation of a transaction, as etcd's JSON gateway wants it.
+// put is an operation of a transaction, as etcd's JSON gateway expects it.
 type put struct {
 	Put struct {
 		Key   []byte `json:"key"`
@@ -33,9 +33,9 @@ type put struct {
 	} `json:"requestPut"`
 }
 
-// Fill puts objects into etcd while the API server is away: a million creations would
-// take half an hour, and objects of one transaction share a version, which no watch
-// should see. The API server cannot tell them from its own.
+// Fill writes objects into etcd while the API server is stopped: a million creations would take
+// half an hour. Objects of one transaction share a version, which no watch should see. The API
+// server cannot distinguish these objects from its own.
 func (b *Fixture) Fill(ctx context.Context, objects iter.Seq[runtime.Object]) error {
 	if err := b.CP.APIServer.Stop(ctx); err != nil {
 		return err
@@ -44,8 +44,8 @@ func (b *Fixture) Fill(ctx context.Context, objects iter.Seq[runtime.Object]) er
 		return err
 	}
 	began := time.Now()
-	// It lists all into its caches first, which can take longer than the patience of
-	// one Start.
+	// The API server first lists all objects into its caches, which can take longer than one Start
+	// waits.
 	err := b.CP.APIServer.Start(ctx)
 	for ; err != nil && ctx.Err() == nil && b.CP.APIServer.Running() && time.Since(began) < 10*time.Minute; err = b.CP.APIServer.Start(ctx) {
 	}
@@ -82,7 +82,7 @@ func load(ctx context.Context, cp *peers.ControlPlane, objects iter.Seq[runtime.
 	return group.Wait()
 }
 
-// loaders are how many transactions are on their way.
+// loaders is how many transactions are in flight.
 const loaders = 4
 
 func commit(ctx context.Context, client *http.Client, batch []put) error {
@@ -98,7 +98,7 @@ func commit(ctx context.Context, client *http.Client, batch []put) error {
 
 var encoder = protobuf.NewSerializer(clientgoscheme.Scheme, clientgoscheme.Scheme)
 
-// stored is where the API server keeps an object, and how.
+// stored returns the key and the value under which the API server stores an object in etcd.
 func stored(o runtime.Object) (key string, value []byte, err error) {
 	var out bytes.Buffer
 	if err := encoder.Encode(o, &out); err != nil {
@@ -123,7 +123,7 @@ func stored(o runtime.Object) (key string, value []byte, err error) {
 	return key, out.Bytes(), nil
 }
 
-// Namespace is one as the API server stores it.
+// Namespace returns a Namespace as the API server stores it.
 func Namespace(m metav1.ObjectMeta) *corev1.Namespace {
 	return &corev1.Namespace{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: m,

@@ -1,7 +1,7 @@
-// Headline writes the tables of what was measured, a short one in README and one with
-// all headline figures in docs/benchmarks.md, from the latest runs in bench/results:
-// go run ./bench/headline, at the top of the repository. It refuses runs that are of other
-// sources, or not of one machine. A test keeps the tables equal to the runs.
+// Command headline writes the tables of measured figures, a short one in README and one with all
+// headline figures in docs/benchmarks.md, from the latest runs in bench/results. Run it at the top
+// of the repository: go run ./bench/headline. It refuses runs of other sources and runs of
+// different machines. A test keeps the tables equal to the runs.
 package main
 
 import (
@@ -26,10 +26,10 @@ var short string
 //go:embed all.md.tmpl
 var all string
 
-// tables are the templates, by the page whose section "measured" is made of them.
+// tables maps each page to the template of its section "measured".
 var tables = map[string]string{"README.md": short, "docs/benchmarks.md": all}
 
-// quoted are the results that the tables are made of.
+// quoted lists the results that the tables quote.
 var quoted = []string{"cascade", "collectors", "containers", "idle", "node", "probes", "reaction"}
 
 func main() {
@@ -44,7 +44,7 @@ func main() {
 }
 
 func run(results string, show, text bool) error {
-	if show { // all of them are new
+	if show { // show no figure as "to be measured"
 		result.Older = nil
 	} else if !text {
 		if err := fresh(results); err != nil {
@@ -65,7 +65,8 @@ func run(results string, show, text bool) error {
 	return nil
 }
 
-// fresh says which results are not of these sources, or not of one machine.
+// fresh returns an error for each result that is not of the present sources, or not of the first
+// result's machine.
 func fresh(results string) error {
 	var errs []error
 	var first *result.Origin
@@ -87,7 +88,7 @@ func fresh(results string) error {
 	return errors.Join(errs...)
 }
 
-// wrong says why a result is not to be published beside another.
+// wrong returns the reason why a result must not be published beside another, or nil.
 func wrong(name string, o, other *result.Origin, sources string) error {
 	switch {
 	case o.Emulated:
@@ -107,8 +108,8 @@ func wrong(name string, o, other *result.Origin, sources string) error {
 	return nil
 }
 
-// render makes a table of the figures in a directory. A figure that is not there is an error,
-// not a gap, unless its benchmark is still to be run anew.
+// render renders a table with the figures in a directory. A missing figure is an error, unless its
+// benchmark is in [result.Older].
 func render(results, table string) (string, error) {
 	figures := map[string]any{}
 	for _, name := range quoted {
@@ -145,7 +146,7 @@ func render(results, table string) (string, error) {
 	return out.String(), nil
 }
 
-// format shows a figure with that many digits after the point, and thousands apart.
+// format formats a figure with that many digits after the point, and with commas between thousands.
 func format(digits int, v float64) string {
 	s := fmt.Sprintf("%.*f", digits, v)
 	whole := len(s)

@@ -1,7 +1,7 @@
-// Command idle measures what the agent and the kubelet cost when nothing happens, in the same
-// time on the same throwaway node with many images and pods: CPU time, wake-ups and memory.
-// Beside it, on a second node of the same kind, is a kubelet with its own image garbage
-// collection, which is what the agent takes off it.
+// Command idle measures the CPU time, wake-ups and memory of the agent and the kubelet when nothing
+// happens. Both are measured in the same time on the same throwaway node, which has many images and
+// pods. For comparison, a kubelet on a second node of the same kind runs its own image garbage
+// collection, which the agent takes over on the first node.
 package main
 
 import (
@@ -40,13 +40,14 @@ func main() {
 	benchmark.MainOrRender("bench-idle", func() error { return render(o.results) }, func(ctx context.Context) error { return run(ctx, o) })
 }
 
-// figures go to idle.json.
+// figures are written to idle.json.
 type figures struct {
-	// In the same time, on the same node; the kubelet's image garbage collection is handed over.
+	// Measured in the same time on the same node. The kubelet's image garbage collection is handed
+	// over to ebb.
 	Ebb     cost `json:"ebb"`
 	Kubelet cost `json:"kubelet"`
-	// The kubelet with its image garbage collection, meanwhile, on another node of the same
-	// kind, where ebb is not.
+	// KubeletImages is the kubelet with its image garbage collection, measured in the same time on
+	// another node of the same kind, without ebb.
 	KubeletImages cost `json:"kubelet_images"`
 
 	OwnWakeups float64 `json:"own_wakeups_per_min"` // of ebb
@@ -60,7 +61,7 @@ type figures struct {
 	ScrapeBytes  int     `json:"scrape_bytes"`
 }
 
-// cost is what a process takes.
+// cost is the resource use of a process.
 type cost struct {
 	CPU      float64 `json:"cpu_percent"`              // of one core
 	Switches float64 `json:"context_switches_per_min"` // voluntary ones of all threads
@@ -160,7 +161,8 @@ func populate(ctx context.Context, o options, n *node.Node, k *peers.Kubelet) er
 	})
 }
 
-// watchAll has the agent, as it is shipped, run beside the one kubelet and not beside the other.
+// watchAll runs the agent, as it is shipped, beside one kubelet but not beside the other, and
+// measures all three at the same time. Then it measures scrapes.
 func watchAll(ctx context.Context, o options, beside, alone *kubeletNode, f *figures) (err error) {
 	p, err := agentrun.Start(ctx, agentrun.Options{Binary: o.agent, Dir: beside.node.Dir(), Config: beside.installation.Config})
 	if err != nil {
@@ -196,8 +198,8 @@ func watchAll(ctx context.Context, o options, beside, alone *kubeletNode, f *fig
 	return err
 }
 
-// watch a process that has nothing to do, once it has come to rest. Nobody asks anything of
-// it meanwhile.
+// watch measures a process that has nothing to do, after it has come to rest. No request is sent to
+// the process during that time.
 func watch(ctx context.Context, o options, pid int) (c cost, err error) {
 	if err := benchmark.Pause(ctx, o.rest); err != nil {
 		return c, err

@@ -11,24 +11,24 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// scrapes are how many are measured, after one that nobody counts.
+// scrapes is the number of measured scrapes. One more comes first and is not counted.
 const scrapes = 30
 
-// scrape is what one costs.
+// scrape is the cost of one scrape.
 type scrape struct {
-	took   time.Duration // as who scrapes sees it; the median
-	cpu    time.Duration // of the agent, for each
+	took   time.Duration // median, as the scraper sees it
+	cpu    time.Duration // of the agent, mean of all
 	series int
 	bytes  int
 }
 
-// measureScrapes asks for the metrics as Prometheus does, one after the other, with a pause
-// between them, so that each finds an agent at rest.
+// measureScrapes scrapes the metrics as Prometheus does, one scrape after the other. Pauses between
+// them let the agent come to rest.
 func measureScrapes(ctx context.Context, p *agentrun.Process) (s scrape, err error) {
 	var times []time.Duration
 	var before process.Usage
 	for i := range scrapes + 1 {
-		if i == 1 { // connections, buffers and caches are there now
+		if i == 1 { // connections, buffers and caches exist now
 			if before, err = p.Usage(); err != nil {
 				return s, err
 			}

@@ -6,7 +6,7 @@ import (
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
-// markdown is the table, for people in a terminal, too.
+// markdown returns the table, which is also shown in a terminal.
 func (f figures) markdown() string {
 	rows := [][]string{{fmt.Sprintf("%d images, %d pods", f.Images, f.Containers), "ebb", "kubelet beside it", "kubelet with image GC"}}
 	for _, r := range []struct {
@@ -27,7 +27,7 @@ func (f figures) markdown() string {
 	return result.Table(rows)
 }
 
-// text is the section.
+// text returns the section of the report.
 func (f figures) text() string {
 	return fmt.Sprintf(`## Idle: a node on which nothing happens
 
@@ -41,5 +41,5 @@ ebb woke up by its own timers %v times a minute. A scrape of its metrics took %v
 `, f.OwnWakeups, f.ScrapeTook, scrapes, f.ScrapeCPU, f.ScrapeSeries)
 }
 
-// render writes the report's section from the idle.json in a directory.
+// render writes the section of the report from idle.json in a directory.
 func render(results string) error { return result.Render(results, "idle", figures.text) }

@@ -15,7 +15,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
-// lines are what the agent says of a run.
+// lines receives the lines that the agent logs about a run.
 type lines struct {
 	first, ended chan agentrun.Line
 }
@@ -76,8 +76,7 @@ func (s size) watchAgent(ctx context.Context, o options, n *node.Node, f figures
 	return err
 }
 
-// awaitKnown waits until the kernel tells every image's layers apart, and what the
-// start has set off is over.
+// awaitKnown waits until the kernel distinguishes every image's layers: then the start is complete.
 func (s size) awaitKnown(ctx context.Context, p *agentrun.Process) error {
 	return benchmark.Until(ctx, time.Second, 30*time.Minute, "the layers do not become known", func(ctx context.Context) (bool, error) {
 		tracked, err := p.Metric(ctx, "ebb_node_layers_tracked")
@@ -105,8 +104,8 @@ func (s size) watchIdle(ctx context.Context, o options, p *agentrun.Process, f f
 	return nil
 }
 
-// reclaim fills the disk to just below the high threshold, and then across it: a few times until the
-// first removal is done, and at last until a hundredth of the disk has come free.
+// reclaim fills the disk to just below the high threshold, and then across it: five times until the
+// first removal is done, and at last until a hundredth of the disk is free again.
 func (s size) reclaim(ctx context.Context, o options, n *node.Node, p *agentrun.Process, said lines, f figures) error {
 	u, err := n.Usage()
 	if err != nil {
@@ -125,7 +124,7 @@ func (s size) reclaim(ctx context.Context, o options, n *node.Node, p *agentrun.
 			return err
 		}
 		alone = append(alone, took)
-		if err := benchmark.Pause(ctx, o.rest/2); err != nil { // the agent has heard of it
+		if err := benchmark.Pause(ctx, o.rest/2); err != nil { // the agent receives the event
 			return err
 		}
 		if err := cross(); err != nil {
@@ -136,7 +135,7 @@ func (s size) reclaim(ctx context.Context, o options, n *node.Node, p *agentrun.
 			return err
 		}
 		first = append(first, line.Number("since_crossing_ms"))
-		if err := n.Unfill("fill"); err != nil { // nothing is needed any more
+		if err := n.Unfill("fill"); err != nil { // nothing more needs to be removed
 			return err
 		}
 		if _, err := agentrun.Next(ctx, p, said.ended); err != nil {
@@ -166,8 +165,8 @@ func (s size) removeWhileStopped(ctx context.Context, n *node.Node, p *agentrun.
 	return s.removeAlone(ctx, n, serial)
 }
 
-// reserve takes space and writes nothing: a disk that has gigabytes to write holds up each of
-// containerd's commits, and has none where containerd is measured alone.
+// reserve takes space and writes nothing. A disk with gigabytes to write delays each of
+// containerd's commits, and there would be no such delay where containerd is measured alone.
 func reserve(path string, bytes uint64) error {
 	f, err := os.Create(path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command images measures the agent on a node with thousands of images: how soon it is
-// ready, what it costs when nothing happens, and how fast images go when many have to.
+// Command images measures the agent on a node with thousands of images: how soon it is ready, what
+// it costs when nothing happens, and how fast it removes many images.
 package main
 
 import (
@@ -25,9 +25,9 @@ type options struct {
 	labels               bool
 }
 
-// size is one node.
+// size is a node of one size.
 type size struct {
-	name string // of the figures, behind each
+	name string // suffix of each figure's name
 	population.Population
 	disk int64 // bytes
 }
@@ -39,19 +39,19 @@ var sizes = []size{
 
 const gib = 1 << 30
 
-// figures go to images.json, for each size:
+// figures are written to images.json, for each size:
 //
 //	first_ready_s       the first start, with nothing saved
 //	ready_s             a start after that
-//	known_s             from the first start until every layer is told apart in the kernel
-//	idle_cpu_percent    of one core, over -idle, once they are
+//	known_s             from the first start until the kernel distinguishes every layer
+//	idle_cpu_percent    of one core, over -idle, after that
 //	rss_mib, peak_rss_mib
 //	runtime_alone_ms    containerd's own removal of one image, as the kubelet asks for it, while
 //	                    the agent is stopped: the median of five
 //	first_ms            from the crossing to the first removal done, the median of five, in
 //	                    turn with containerd's own
-//	removed_per_s       where many have to go
-//	removed             how many went
+//	removed_per_s       while many have to be removed
+//	removed             how many were removed
 type figures map[string]float64
 
 func main() {
@@ -87,7 +87,7 @@ func run(ctx context.Context, o options) (err error) {
 	return result.Write(result.Whole(o.results, o.only), "images", f)
 }
 
-// set a figure of this size, rounded.
+// set stores a figure of this size, rounded.
 func (s size) set(f figures, name string, v float64) {
 	f[name+s.name] = result.Round(v)
 	benchmark.Say("%s%s %.3f", name, s.name, v)

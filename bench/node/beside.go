@@ -11,9 +11,9 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// ebbBeside runs both at their defaults, with images handed over to ebb, and has the
-// disk filled again and again. There are always images that may go, so that a kubelet
-// under pressure is one too many.
+// ebbBeside runs ebb and the kubelet at their defaults, with images handed over to ebb, and fills
+// the disk again and again. There are always images that can be removed, so the eviction manager
+// should never find the node under pressure.
 func ebbBeside(ctx context.Context, o options, f *figures) error {
 	return withKubelet(ctx, "bench-beside", map[string]any{
 		"imageGCHighThresholdPercent": 100, "imageMinimumGCAge": "1ms",
@@ -33,8 +33,8 @@ func ebbBeside(ctx context.Context, o options, f *figures) error {
 	})
 }
 
-// pacedSpeed in percent of the disk a second: a disk of 100 GiB would have to take
-// 10 GiB a second.
+// pacedSpeed is in percent of the disk per second. On a disk of 100 GiB it would be 10 GiB per
+// second.
 const pacedSpeed = 10
 
 func storm(ctx context.Context, b *fixture, k *peers.Kubelet, speed float64, period time.Duration) (f besideFigures, err error) {
@@ -44,7 +44,7 @@ func storm(ctx context.Context, b *fixture, k *peers.Kubelet, speed float64, per
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for begun := time.Now(); time.Since(begun) < period; f.Fills++ {
-		// At most as much as is free and five images take: some always remain.
+		// At most as much as is free and as five images take, so that some images always remain.
 		w, err := b.write(ctx, 10+30*random.Float64(), speed)
 		if err != nil {
 			return f, err
@@ -58,7 +58,7 @@ func storm(ctx context.Context, b *fixture, k *peers.Kubelet, speed float64, per
 		}
 		f.ENOSPC += w.errors
 		f.OverThreshold = max(f.OverThreshold, result.Round(w.overThreshold.Seconds()))
-		// Anywhere in the ten seconds of the eviction manager.
+		// At any moment within the eviction manager's period of ten seconds.
 		if err := benchmark.Pause(ctx, time.Duration(random.IntN(500))*time.Millisecond); err != nil {
 			return f, err
 		}

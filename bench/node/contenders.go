@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// How long a writer without space goes on trying, and how much of the disk it
-	// writes: more than there is room for, unless images go meanwhile.
+	// How long a writer without space retries, and how much of the disk it writes: more than is
+	// free, unless images are removed at the same time.
 	writerPatience = 15 * time.Second
 	writerPercent  = 40
 )
@@ -27,8 +27,9 @@ var outOfReach = map[string]any{
 	"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%",
 }
 
-// kubeletImages: the first look is at the start, where there is nothing to do; the
-// disk is filled right after it, so that the wait is the longest there is.
+// kubeletImages measures the kubelet's image garbage collection. It first looks at the kubelet's
+// start, when there is nothing to do. The disk is filled right after that, so that the wait is the
+// longest possible.
 func kubeletImages(ctx context.Context, o options, f *figures) error {
 	return withKubelet(ctx, "bench-kubelet", map[string]any{
 		"imageGCHighThresholdPercent": highPercent, "imageGCLowThresholdPercent": lowPercent,
@@ -51,23 +52,24 @@ func kubeletImages(ctx context.Context, o options, f *figures) error {
 	})
 }
 
-// evictionPeriod is how often the eviction manager looks.
+// evictionPeriod is the time between two looks of the eviction manager.
 const evictionPeriod = 10 * time.Second
 
-// kubeletEviction: its eviction manager acts at 15 % available, before anything
-// else. The disk is filled at moments spread over its period.
+// kubeletEviction measures the kubelet's eviction manager, which acts at 15 % available, before
+// anything else. The disk is filled at moments spread over its period.
 func kubeletEviction(ctx context.Context, o options, f *figures) error {
 	return withKubelet(ctx, "bench-eviction", map[string]any{"imageMinimumGCAge": "1ms"}, func(b *fixture, k *peers.Kubelet) error {
 		f.EvictionNeeded = b.needed(filledPercent, evictionPercent)
 		begun := time.Now()
 		var all outcomes
 		for i := range o.evictions {
-			// It begins with a look, about when it says that it is ready.
+			// The eviction manager first looks at about the time when the kubelet reports that it
+			// is ready.
 			offset := evictionPeriod * time.Duration(2*i+1) / time.Duration(2*o.evictions)
 			if err := benchmark.Pause(ctx, evictionPeriod-time.Since(begun)%evictionPeriod+offset); err != nil {
 				return err
 			}
-			// Longer than its period: it may go on at its next look.
+			// Longer than the period: the eviction manager may continue at its next look.
 			out, err := b.run(ctx, evictionPercent, o.slowed(time.Minute), evictionPeriod+o.slowed(2*time.Second))
 			if err != nil {
 				return err
@@ -81,7 +83,7 @@ func kubeletEviction(ctx context.Context, o options, f *figures) error {
 		f.EvictionRemoved, f.EvictionPulledAgain, f.Usage.Eviction = all.removed(), all.pulledAgain(), all.typical()
 		if n, err := pressure(k); err != nil {
 			return err
-		} else if n == 0 { // then zero would mean nothing beside ebb, either
+		} else if n == 0 { // then a zero beside ebb would mean nothing, either
 			return errors.New("the eviction manager's log says nothing of what it did")
 		}
 		w, l, err := b.writeBeside(ctx, k.PID())
@@ -104,7 +106,7 @@ func withKubelet(ctx context.Context, name string, configuration map[string]any,
 	return do(b, k)
 }
 
-// pressure is how often the eviction manager found the node short of something.
+// pressure returns how often the eviction manager found the node short of something, from its log.
 func pressure(k *peers.Kubelet) (int, error) {
 	log, err := os.ReadFile(k.LogFile())
 	if err != nil {
@@ -113,7 +115,7 @@ func pressure(k *peers.Kubelet) (int, error) {
 	return strings.Count(string(log), "Eviction manager: attempting to reclaim"), nil
 }
 
-// ebbAlone does the same several times, because it can.
+// ebbAlone gives ebb the same task several times, because a run takes only seconds.
 func ebbAlone(ctx context.Context, o options, f *figures) (err error) {
 	b, err := newFixture(ctx, "bench-ebb")
 	if err != nil {
@@ -145,7 +147,7 @@ func ebbAlone(ctx context.Context, o options, f *figures) (err error) {
 	return err
 }
 
-// startAgent starts one as the chart ships it, but for what the benchmark says of images.
+// startAgent starts an agent as the chart ships it, except for the benchmark's settings of images.
 func startAgent(ctx context.Context, binary string, b *fixture) (*agentrun.Process, error) {
 	c := b.installed.Config
 	// The images are as young as the run.
@@ -153,8 +155,8 @@ func startAgent(ctx context.Context, binary string, b *fixture) (*agentrun.Proce
 	return agentrun.Start(ctx, agentrun.Options{Binary: binary, Dir: b.node.Dir(), Config: c})
 }
 
-// writeBeside has a writer want more than there is, and says what that cost the
-// process that makes room, or does not.
+// writeBeside writes more than is free, and returns what that cost the process that should make
+// room.
 func (b *fixture) writeBeside(ctx context.Context, pid int) (w written, l load, err error) {
 	before, err := process.UsageOf(pid)
 	if err != nil {

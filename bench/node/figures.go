@@ -13,8 +13,8 @@ type figures struct {
 	EbbLoad         load     `json:"ebb_load"`
 	EbbRuns         int      `json:"ebb_runs"`
 
-	// The longest wait there is; KubeletReactionMean is half of it, the average of moments
-	// that come at random.
+	// KubeletReaction is the longest possible wait. KubeletReactionMean is half of it: the average
+	// for fills at random moments.
 	KubeletReaction     float64  `json:"kubelet_reaction_s"`
 	KubeletReactionMean float64  `json:"kubelet_reaction_mean_s"`
 	KubeletLow          *float64 `json:"kubelet_to_low_s"`
@@ -48,11 +48,11 @@ type figures struct {
 	Usage usage `json:"usage"`
 }
 
-// load is what a process used while the writer wrote that wants more than there is.
+// load is what a process used while the writer wrote more than was free.
 type load struct {
 	CPU      float64 `json:"cpu_ms"`
 	Switches float64 `json:"switches"`
-	RSS      float64 `json:"rss_mib"` // in the end
+	RSS      float64 `json:"rss_mib"` // at the end
 	Seconds  float64 `json:"seconds"`
 }
 
@@ -63,7 +63,7 @@ type usage struct {
 	Eviction []point `json:"kubelet_eviction"`
 }
 
-// besideFigures are those of ebb beside the kubelet.
+// besideFigures are the figures of ebb beside the kubelet.
 type besideFigures struct {
 	Fills         int     `json:"fills"`
 	Pressure      int     `json:"kubelet_under_pressure"`

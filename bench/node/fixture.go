@@ -25,7 +25,7 @@ type fixture struct {
 	node      *node.Node
 	installed *agentrun.Installation
 	images    []node.Image
-	sizes     map[string]uint64 // what a pull of each brings, by name
+	sizes     map[string]uint64 // bytes that a pull of each brings, by name
 	each      float64           // percent of the disk that each takes
 }
 
@@ -46,8 +46,8 @@ func newFixture(ctx context.Context, name string) (*fixture, error) {
 
 func (b *fixture) close() error { return errors.Join(b.installed.Close(), b.node.Close()) }
 
-// populate makes images of a size that takes imagePercent of the disk each: one half
-// as the blob that was pulled, the other unpacked.
+// populate imports images that take imagePercent of the disk each: half of it for the pulled blob,
+// half for the unpacked files.
 func (b *fixture) populate(ctx context.Context) error {
 	before, err := b.node.Usage()
 	if err != nil {
@@ -81,10 +81,10 @@ func (b *fixture) populate(ctx context.Context) error {
 	return nil
 }
 
-// needed is how many images have to go from one fill to another.
+// needed returns how many images must be removed to get from one used percentage to another.
 func (b *fixture) needed(from, to float64) int { return int(math.Ceil((from - to) / b.each)) }
 
-// present are the images that are there, with the size that the CRI tells.
+// present returns the images on the node, with the sizes that the CRI reports.
 func (b *fixture) present(ctx context.Context) (map[string]uint64, error) {
 	_, cri := b.node.CRI()
 	list, err := cri.ListImages(ctx, &runtimeapi.ListImagesRequest{})
@@ -113,8 +113,8 @@ func (b *fixture) missing(ctx context.Context) (list []node.Image, bytes uint64,
 	return list, bytes, nil
 }
 
-// bringBack imports what is missing, as the next use of each image would pull it, and
-// returns how many bytes that is.
+// bringBack imports the missing images, as the next use of each would pull it, and returns how many
+// bytes that is.
 func (b *fixture) bringBack(ctx context.Context) (uint64, error) {
 	list, bytes, err := b.missing(ctx)
 	if err != nil || len(list) == 0 {
@@ -124,8 +124,8 @@ func (b *fixture) bringBack(ctx context.Context) (uint64, error) {
 	return bytes, err
 }
 
-// settled waits until the images have not changed for so long, or none is left, and
-// returns how many are missing.
+// settled waits until no image has come or gone for the time quiet, or until none is left. It
+// returns how many images are missing.
 func (b *fixture) settled(ctx context.Context, quiet time.Duration) (int, error) {
 	last, since := -1, time.Now()
 	err := benchmark.Until(ctx, 50*time.Millisecond, 3*time.Minute, "the images keep changing", func(context.Context) (bool, error) {
@@ -140,7 +140,7 @@ func (b *fixture) settled(ctx context.Context, quiet time.Duration) (int, error)
 
 func (b *fixture) path(name string) string { return filepath.Join(b.node.Mount(), "bench-"+name) }
 
-// available is what is free right now, nothing synced: ext4 needs no sync for it.
+// available returns what is free right now, without a sync: ext4 needs none for it.
 func (b *fixture) available() (bytes int64, percentUsed float64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(b.node.Mount(), &st); err != nil {
@@ -150,8 +150,8 @@ func (b *fixture) available() (bytes int64, percentUsed float64, err error) {
 	return bytes, 100 - 100*float64(st.Bavail)/float64(st.Blocks), nil
 }
 
-// fill takes space by one call, so that the disk is at once as full as asked. It
-// returns when that was, and what is then free.
+// fill allocates space with one call, so that the disk is at once as full as asked. It returns the
+// time of that call and the bytes that are free after it.
 func (b *fixture) fill(percent float64) (at time.Time, free int64, err error) {
 	u, err := b.node.Usage()
 	if err != nil {
@@ -179,7 +179,7 @@ func (b *fixture) empty() error {
 	return nil
 }
 
-// outcome is what a crossing led to.
+// outcome is the result of one crossing.
 type outcome struct {
 	trace       *trace
 	removed     int
@@ -187,16 +187,16 @@ type outcome struct {
 	pulledAgain uint64
 }
 
-// run fills the disk over the threshold, and looks on until nothing has happened for a
-// while. Then the space is given back, and what is missing brought in again. What
-// happens is the same yardstick for all, and the one that a pod's write has: space.
+// run fills the disk over the threshold and watches it until nothing has happened for the time
+// quiet. Then it frees the space and imports the missing images again. All contenders are measured
+// by free space, which is also what a pod's write needs.
 func (b *fixture) run(ctx context.Context, threshold float64, timeout, quiet time.Duration) (o outcome, err error) {
 	at, free, err := b.fill(filledPercent)
 	if err != nil {
 		return o, err
 	}
 	o.trace = newTrace(threshold, free+int64(b.sizes[b.images[0].Name]/2))
-	// Beside the rest, because the runtime's answers take longer than the 2 ms.
+	// In a goroutine of its own, because the runtime's answers take longer than 2 ms.
 	looking, enough := context.WithCancel(ctx)
 	defer enough()
 	var g errgroup.Group
@@ -221,10 +221,10 @@ func (b *fixture) run(ctx context.Context, threshold float64, timeout, quiet tim
 	return o, err
 }
 
-// written is what became of a writer.
+// written is what happened to a writer.
 type written struct {
 	errors        int           // writes that failed for want of space
-	overThreshold time.Duration // longest time over the eviction threshold, in one go
+	overThreshold time.Duration // longest uninterrupted time over the eviction threshold
 
 	since time.Time // over the threshold now; zero if below
 }
@@ -240,11 +240,11 @@ func (w *written) look(used float64) {
 	}
 }
 
-// fullSpeed is that of the page cache.
+// fullSpeed is the speed of the page cache.
 const fullSpeed = 0
 
-// write writes so many percent of the disk, at so many percent a second. A write for
-// which there is no space is tried again after a moment, until patience ends.
+// write writes percent of the disk, at speed percent per second. If there is no space for a write,
+// it retries after a moment, until writerPatience has passed.
 func (b *fixture) write(ctx context.Context, percent, speed float64) (w written, err error) {
 	u, err := b.node.Usage()
 	if err != nil {

@@ -1,8 +1,8 @@
-// Command node puts ebb-agent and the real kubelet before the same task, one after
-// the other, each on a throwaway node of its own: eight images that nothing uses, and
-// a disk that is suddenly fuller than it should be. How soon is there room again,
-// how many images did it take, what is left of the cache? A fourth node has both,
-// and asks whether the kubelet's eviction manager finds anything to do.
+// Command node gives ebb-agent and the real kubelet the same task, one after the other, each on a
+// throwaway node of its own. The node has eight images that nothing uses, and a disk that is
+// suddenly fuller than it should be. It measures how soon there is room again, how many images that
+// takes, and what is left of the cache. A fourth node runs both, to see whether the kubelet's
+// eviction manager finds anything to do.
 package main
 
 import (
@@ -20,12 +20,12 @@ import (
 // The task, the same for all.
 const (
 	unusedImages  = 8
-	imagePercent  = 8  // of the disk, that each of them frees
+	imagePercent  = 8  // of the disk, for each of them
 	highPercent   = 80 // the threshold, where it can be set
 	lowPercent    = 60 // and the target
 	filledPercent = 87
-	// The kubelet's defaults: its eviction manager's threshold, which it wants to be
-	// below again.
+	// The default threshold of the kubelet's eviction manager, which stops once usage is below it
+	// again.
 	evictionPercent = 85
 )
 
@@ -35,12 +35,12 @@ type options struct {
 	repeats int // of ebb's part, which takes seconds
 
 	evictions int // of the eviction manager's part
-	slow      int // times that a real machine is faster
+	slow      int // how many times faster a real machine is
 	only      string
 	results   string
 }
 
-// slowed is how long to wait where a real machine needs d.
+// slowed returns how long to wait for something that takes d on a real machine.
 func (o options) slowed(d time.Duration) time.Duration { return time.Duration(o.slow) * d }
 
 func main() {
@@ -55,7 +55,7 @@ func main() {
 	benchmark.MainOrRender("bench-node", func() error { return render(o.results) }, func(ctx context.Context) error { return run(ctx, o) })
 }
 
-// parts begin with the quick ones: what is broken shows early.
+// parts run in this order: the quick ones first, so that a fault shows early.
 var parts = []benchmark.Part[func(context.Context, options, *figures) error]{
 	{Name: "ebb", Measure: ebbAlone}, {Name: "eviction", Measure: kubeletEviction}, {Name: "beside", Measure: ebbBeside}, {Name: "kubelet", Measure: kubeletImages},
 }

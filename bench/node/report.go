@@ -61,7 +61,7 @@ the most of any.
 	return text
 }
 
-// chart has a line for each contender that there are figures of.
+// chart returns the chart, with a line for each contender that has figures.
 func (f figures) chart() chart.Chart {
 	c := chart.Chart{
 		Title:  fmt.Sprintf("How full the disk is, after one call fills it to %d %%", f.Filled),
@@ -100,7 +100,7 @@ func (f figures) chart() chart.Chart {
 	return c
 }
 
-// timeText has as many digits as a picture wants.
+// timeText formats a time with as many digits as the picture needs.
 func timeText(seconds float64) string {
 	switch {
 	case seconds < 1:

@@ -7,8 +7,8 @@ import (
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
-// rows are the table's: a name, and what each contender has for it; nothing for one
-// that was not measured.
+// rows returns the rows of the table: a name, and the value of each contender, which is "" if it
+// was not measured.
 func (f figures) rows() [][]string {
 	seconds := func(v *float64) any {
 		if v == nil {
@@ -45,7 +45,7 @@ func (f figures) rows() [][]string {
 	return rows
 }
 
-// beside says what both together did, a sentence for each writer.
+// beside describes ebb beside the kubelet, with a sentence for each writer.
 func (f figures) beside() (sentences []string) {
 	for _, b := range []struct {
 		speed string
@@ -61,7 +61,7 @@ func (f figures) beside() (sentences []string) {
 	return sentences
 }
 
-// text is the table and these sentences, for people at a terminal.
+// text returns the table and the sentences of beside, for a terminal.
 func (f figures) text() string {
 	return result.Table(f.rows()) + strings.Join(append(f.beside(), ""), "\n")
 }

@@ -13,23 +13,23 @@ import (
 
 const (
 	lookEvery = 2 * time.Millisecond
-	// What is kept of a run: as much as a picture shows.
+	// How many points are kept of a run: as many as a picture can show.
 	tracePoints = 60
-	// What is kept while it lasts; 300 s of changes are more than anybody needs.
+	// How many points are kept during a run. 300 s of changes are more than is needed.
 	rawPoints = 4096
-	// Less than a tenth of what one image takes: logs and the like.
+	// In percent of the disk: less than a tenth of what one image takes. Logs cause such changes.
 	smallestChange = 0.05
 )
 
 // point is a moment, in ms since the fill, and the used percentage from then on.
 type point [2]float64
 
-// trace is how full the disk was from the fill on, and when what was reached.
+// trace records how full the disk was after the fill, and when there was room.
 type trace struct {
 	threshold float64 // the percentage that is low enough
-	room      int64   // as many bytes free are a reaction
+	room      int64   // this many bytes free count as a reaction
 
-	points   []point // where it changed, and the last look
+	points   []point // the changes, and the latest reading
 	reaction time.Duration
 	low      float64 // seconds to the threshold; +Inf if that was never reached
 
@@ -40,7 +40,7 @@ func newTrace(threshold float64, room int64) *trace {
 	return &trace{threshold: threshold, room: room, low: math.Inf(1), reacted: make(chan struct{})}
 }
 
-// follow looks until ctx ends. Who reads the trace waits until it has returned.
+// follow reads the disk until ctx ends. The trace must not be read before follow has returned.
 func (t *trace) follow(ctx context.Context, since time.Time, look func() (int64, float64, error)) error {
 	for {
 		free, used, err := look()
@@ -55,8 +55,8 @@ func (t *trace) follow(ctx context.Context, since time.Time, look func() (int64,
 	}
 }
 
-// add takes one look. The last point is always the latest look, so that the trace
-// tells how long somebody looked.
+// add adds one reading. The last point is always the latest reading, so that the trace shows how
+// long the disk was watched.
 func (t *trace) add(after time.Duration, free int64, used float64) {
 	if t.reaction == 0 && free >= t.room {
 		t.reaction = after
@@ -69,11 +69,11 @@ func (t *trace) add(after time.Duration, free int64, used float64) {
 	n := len(t.points)
 	switch {
 	case n == 0:
-		// The disk was full from the call on that filled it.
+		// The disk was full from the time of the call that filled it.
 		t.points = []point{{0, now[1]}, now}
 	case math.Abs(now[1]-t.points[n-2][1]) < smallestChange:
 		t.points[n-1] = now
-	default: // what was the latest look becomes the change
+	default: // a change, which is also the latest reading
 		t.points = append(t.points[:n-1], now, now)
 	}
 	if len(t.points) > rawPoints {
@@ -92,9 +92,9 @@ func (t *trace) awaitRoom(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// thin drops points until at most so many are left: always the one that held for the
-// shortest stretch of a logarithmic axis, which is the least that can be seen. The
-// first and the last stay.
+// thin drops points until at most this many are left. Each time it drops the point that held for
+// the shortest stretch of a logarithmic axis, because that is the least visible. It keeps the first
+// and the last point.
 func thin(points []point, most int) []point {
 	points = slices.Clone(points)
 	for len(points) > max(most, 2) {
@@ -111,7 +111,7 @@ func thin(points []point, most int) []point {
 
 func round2(v float64) float64 { return math.Round(v*100) / 100 }
 
-// outcomes are those of one contender, one for each time that it was put before the task.
+// outcomes are the outcomes of one contender, one for each run.
 type outcomes []outcome
 
 func (l outcomes) seconds(of func(outcome) float64) (values []float64) {

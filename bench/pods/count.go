@@ -10,20 +10,20 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// phase is a time in which requests are counted.
+// phase is a period in which requests are counted.
 type phase struct {
 	name        string
 	from, until time.Time
 	known       time.Duration // until every agent knew its pods; 0: they did all the time
 }
 
-// request is one of an agent.
+// request is a request of an agent.
 type request struct {
 	kind string // lists, newest, watches
 	at   time.Time
 }
 
-// requests are all that the agents have sent.
+// requests returns all requests that the agents have sent.
 func (b *fixture) requests() (all []request, err error) {
 	_, readErr := b.cp.ReadAudit(0, func(e peers.AuditEvent) {
 		if e.User.Username != user || err != nil {
@@ -40,7 +40,8 @@ func (b *fixture) requests() (all []request, err error) {
 	return all, err
 }
 
-// kindOf refuses what an agent's source must not ask: a list that may be of any age.
+// kindOf returns the kind of a request. It is an error if an agent's source sends another request,
+// such as a list that may be of any age.
 func kindOf(e peers.AuditEvent) (string, error) {
 	u, err := url.Parse(e.RequestURI)
 	if err != nil {
@@ -58,7 +59,7 @@ func kindOf(e peers.AuditEvent) (string, error) {
 	return "", fmt.Errorf("an agent asked: %s %s", e.Verb, e.RequestURI)
 }
 
-// add counts the requests of one phase.
+// add computes the figures of one phase.
 func (f figures) add(p phase, requests []request, agents int) error {
 	counts := make(map[string]int)
 	second := make(map[int]int) // lists, by the second since the phase began
@@ -86,7 +87,7 @@ func (f figures) add(p phase, requests []request, agents int) error {
 	return nil
 }
 
-// peak is the most that there was in ten seconds, for each of them.
+// peak returns the most lists in any ten seconds, per second.
 func peak(second map[int]int, seconds int) float64 {
 	const window = 10
 	most := 0

@@ -18,13 +18,13 @@ import (
 	"github.com/ebb-agent/ebb/tools/socketrelay"
 )
 
-// user is whom the agents come as.
+// user is the name with which the agents authenticate.
 const user = "ebb-agent"
 
 // longest is how long the bench waits for anything.
 const longest = 10 * time.Minute
 
-// fixture is a control plane, the way to it, and the agents' sources of pods.
+// fixture is a control plane, the relay to it, and the agents' sources of pods.
 type fixture struct {
 	o       options
 	cp      *peers.ControlPlane
@@ -88,7 +88,8 @@ func (b *fixture) make(ctx context.Context) (err error) {
 
 const daemonSet = "ebb-agent"
 
-// makeDaemonSet makes what says how many agents there are. Nobody works on it: no controller runs.
+// makeDaemonSet creates the DaemonSet whose status has the number of agents. No controller acts on
+// it.
 func (b *fixture) makeDaemonSet(ctx context.Context) error {
 	labels := map[string]any{"app": daemonSet}
 	set := map[string]any{
@@ -108,7 +109,7 @@ func (b *fixture) makeDaemonSet(ctx context.Context) error {
 
 func nodeName(i int) string { return fmt.Sprint("node-", i) }
 
-// eachPod makes the pod number n of each node, or deletes number n+1.
+// eachPod creates the pod number n of each node, or deletes number n+1.
 func (b *fixture) eachPod(ctx context.Context, create bool, n int) error {
 	const pods = "/api/v1/namespaces/default/pods"
 	g, ctx := errgroup.WithContext(ctx)
@@ -126,7 +127,7 @@ func (b *fixture) eachPod(ctx context.Context, create bool, n int) error {
 	return g.Wait()
 }
 
-// start begins all agents at once: more than any cluster does.
+// start starts all agents at once, which is more than any cluster does.
 func (b *fixture) start(ctx context.Context) {
 	ctx, b.end = context.WithCancel(ctx)
 	for _, s := range b.sources {
@@ -134,15 +135,15 @@ func (b *fixture) start(ctx context.Context) {
 	}
 }
 
-// stop ends the agents, and waits until the server has noted the last watches.
+// stop ends the agents, and waits until the API server has logged the last watches.
 func (b *fixture) stop(ctx context.Context) error {
 	b.end()
 	b.group.Wait()
 	return benchmark.Pause(ctx, noted)
 }
 
-// restart leaves the agents without a server for an outage, after which it is another
-// process. Their watches are cut first: a server that is killed notes none.
+// restart takes the API server away from the agents for an outage, and starts it as a new process.
+// It cuts their watches first, because a killed server does not log them.
 func (b *fixture) restart(ctx context.Context) error {
 	b.relay.Away()
 	if err := errors.Join(benchmark.Pause(ctx, noted), b.cp.APIServer.Kill(), benchmark.Pause(ctx, b.o.outage-noted)); err != nil {
@@ -151,10 +152,10 @@ func (b *fixture) restart(ctx context.Context) error {
 	return b.cp.APIServer.Start(ctx)
 }
 
-// noted is how long the server has to note watches that ended.
+// noted is how long the server has to log watches that ended.
 const noted = 5 * time.Second
 
-// awaitPods waits until each agent knows so many pods.
+// awaitPods waits until each agent knows n pods.
 func (b *fixture) awaitPods(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()

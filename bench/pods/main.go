@@ -1,6 +1,6 @@
-// Command pods counts what the sources of pods of many agents ask of one API server: at the
-// start, idle, after an outage of the way to it, and after one of the server itself.
-// The API server is a real one, and its audit log has the counts.
+// Command pods counts the requests that the pod sources of many agents send to one API server: at
+// the start, idle, after an outage of the connection, and after an outage of the server. The API
+// server is a real one, and its audit log has the counts.
 package main
 
 import (
@@ -15,19 +15,20 @@ import (
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
-// options are the flags. Nothing of an agent's own timing is changed.
+// options are the flags. The agents' own timing is not changed.
 type options struct {
 	agents, pods                int
 	idle, outage, after, spread time.Duration
 	results                     string
 }
 
-// figures go to pods.json: how many agents, for how long in seconds, and for the phases
-// start, idle, back (of the way, after an outage) and restart (of the server, after one)
+// figures are written to pods.json: the number of agents, the durations in seconds, and the figures
+// of each phase. The phases are start, idle, back (of the connection, after an outage) and restart
+// (of the server, after an outage).
 //
 //	_requests_per_agent_min   of all kinds, while the phase lasted
-//	_lists_per_agent          in all of it; so _newest_, _watches_
-//	_lists_peak_s             at most in ten seconds, for each of them
+//	_lists_per_agent          in the whole phase; also _newest_ and _watches_
+//	_lists_peak_s             most in any ten seconds, per second
 //	_known_s                  until the last agent knew its pods again
 type figures map[string]float64
 
@@ -71,8 +72,8 @@ func run(ctx context.Context, o options) (err error) {
 	return render(o.results)
 }
 
-// measure brings the agents through all phases, and ends them: only then are their last
-// watches in the audit log.
+// measure takes the agents through all phases and then stops them: only then are their last watches
+// in the audit log.
 func (b *fixture) measure(ctx context.Context) (phases []phase, err error) {
 	begin := func(name string) *phase {
 		fmt.Fprintf(os.Stderr, "%s %s\n", time.Now().Format(time.TimeOnly), name)

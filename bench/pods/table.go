@@ -23,7 +23,7 @@ func (f figures) markdown() string {
 	return result.Table(rows)
 }
 
-// figure shows 0, too: it is what is counted here.
+// figure also shows 0, which is a count here.
 func figure(v float64) string {
 	if v == 0 {
 		return "0"
@@ -31,12 +31,12 @@ func figure(v float64) string {
 	return result.Figure(v)
 }
 
-// text is the section.
+// text returns the section of the report.
 func (f figures) text() string {
 	return fmt.Sprintf(report, f["agents"], f["pods_per_node"], f["idle_s"]/60, f["outage_s"], f["after_s"]/60) + f.markdown()
 }
 
-// render writes the report's section from the pods.json in a directory.
+// render writes the section of the report from pods.json in a directory.
 func render(results string) error {
 	return result.Render(results, "pods", figures.text)
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
-// Population is so many images of so many layers. Ten images in a row share all layers but their
-// last two, or their last one where they have two.
+// Population is a number of images with Layers layers each. Ten consecutive images share all layers
+// but their last two, or but their last one if they have two.
 type Population struct{ Images, Layers int }
 
-// Import imports the images, some hundred at a time.
+// Import imports the images in batches.
 func (p Population) Import(ctx context.Context, n *node.Node) error {
 	const at = 250
 	for i := 0; i < p.Images; i += at {
@@ -31,7 +31,7 @@ func (p Population) Import(ctx context.Context, n *node.Node) error {
 	return nil
 }
 
-// Image is the i-th image; there may be more than are imported.
+// Image returns the i-th image. i may be beyond the images that Import imports.
 func (p Population) Image(i int) node.Image {
 	image := node.Image{Name: fmt.Sprintf("images.test/image:%d", i), NoBusybox: true}
 	own := min(2, p.Layers-1)

@@ -20,19 +20,19 @@ import (
 	"github.com/ebb-agent/ebb/tools/loopfs"
 )
 
-// soon is how long after the write an event may come.
+// soon is how long after the write an event counts as in time.
 const soon = 100 * time.Millisecond
 
-// grace is how long a missed one is waited for, to tell a process that got no
-// CPU from an event that was never sent.
+// grace is how long to wait for a missed event, to distinguish a process that got no CPU from an
+// event that was never sent.
 const grace = 3 * time.Second
 
-// crossings is what random crossings found.
+// crossings has the results of random crossings.
 type crossings struct {
 	Happened int     `json:"happened"` // by the filesystem's own account
 	Missed   int     `json:"missed"`
 	Unraised int     `json:"missed_by_kernel"`  // of those: not raised before the write returned
-	Early    int     `json:"early"`             // events before statfs said so
+	Early    int     `json:"early"`             // events before statfs showed the crossing
 	MostFree uint64  `json:"early_most_blocks"` // how far from the watermark the earliest was
 	P50      float64 `json:"seen_p50_ms"`
 	P99      float64 `json:"seen_p99_ms"`
@@ -42,8 +42,8 @@ type crossings struct {
 	earlyBy map[string]int // by way
 }
 
-// chase brings one filesystem after the other to a watermark and looks how soon user
-// space is told.
+// chase brings one filesystem after the other to a watermark and measures how soon user space
+// receives the event.
 type chase struct {
 	probes *bpf.Probes
 	events <-chan event
@@ -51,7 +51,7 @@ type chase struct {
 	found  map[string]*crossings
 }
 
-// event is a crossing and when it was received.
+// event is a crossing and the time at which it was received.
 type event struct {
 	bpf.Crossing
 	seen uint64 // CLOCK_BOOTTIME
@@ -105,7 +105,7 @@ func removePins(dir string) error {
 	return unix.Unmount(dir, unix.MNT_DETACH)
 }
 
-// receive stamps events as they come.
+// receive returns the events, each stamped when it is received.
 func receive(ctx context.Context, p *bpf.Probes) <-chan event {
 	raw, stamped := make(chan bpf.Crossing), make(chan event, 64)
 	go func() {
@@ -134,12 +134,12 @@ func now() uint64 {
 	return ns
 }
 
-// metadataEvery: on btrfs only a new block group of metadata shows, which takes
-// thousands of files. So only each so many-th round has those ways.
+// metadataEvery is the interval, in rounds, of the ways that take metadata on btrfs. Only a new
+// block group of metadata shows there, which takes thousands of files.
 const metadataEvery = 8
 
-// onSmall makes a filesystem small enough for btrfs's block groups to be, too,
-// and crosses its watermark by each way in turn.
+// onSmall creates a filesystem so small that btrfs's block groups are small, too, and crosses its
+// watermark in each way in turn.
 func (c *chase) onSmall(ctx context.Context, dir, kind string, times int) (err error) {
 	var options []string
 	size := int64(gib)
@@ -178,7 +178,7 @@ func (c *chase) onSmall(ctx context.Context, dir, kind string, times int) (err e
 // settleMost bounds the wait for space that xfs gives back in the background.
 const settleMost = 10 * time.Second
 
-// clearAll returns when all that ways took is back.
+// clearAll removes what the ways have written, and returns once all that space is free again.
 func clearAll(ctx context.Context, fs *loopfs.FS) error {
 	if err := fs.Clear(); err != nil {
 		return err
@@ -189,7 +189,7 @@ func clearAll(ctx context.Context, fs *loopfs.FS) error {
 	return err
 }
 
-// attempt is one crossing.
+// attempt is one attempt to cross a watermark.
 type attempt struct {
 	*chase
 	fs        *loopfs.FS
@@ -198,17 +198,17 @@ type attempt struct {
 	since     uint64   // when the watermark was set
 	ends      []uint64 // when each step returned
 	told      bool     // an event came since the watermark was set
-	last      event    // that one
+	last      event    // the latest such event
 	found     *crossings
 }
 
-// mostSteps ends an attempt that does not get to its watermark: one by metadata, or
-// on xfs with more than the watermark's worth given in advance.
+// mostSteps ends an attempt that does not reach its watermark: one by metadata, or one on xfs that
+// already has more allocated in advance than the distance to the watermark.
 const mostSteps = 40000
 
-// depth is how many blocks the watermark is away: as often some thousands as a few
-// hundred or one, because ext4 is watched in another way from afar. Reflinks are
-// used up before, and making files takes long.
+// depth returns how many blocks away to set the watermark. Some thousands are as frequent as a few
+// hundred or one, because ext4 is watched in another way from afar. Ways by reflink or metadata
+// have fewer: reflinks run out before, and making files takes long.
 func (c *chase) depth(way loopfs.Way) uint64 {
 	most := 14.0
 	if way.Reflink || way.Metadata {
@@ -217,7 +217,7 @@ func (c *chase) depth(way loopfs.Way) uint64 {
 	return uint64(math.Exp2(most * c.random.Float64()))
 }
 
-// cross steps until the filesystem itself says that the watermark is reached.
+// cross takes steps until the filesystem itself reports that the watermark is reached.
 func (c *chase) cross(ctx context.Context, fs *loopfs.FS, way loopfs.Way) error {
 	step, err := way.Begin(fs)
 	if err != nil {
@@ -236,7 +236,7 @@ func (c *chase) cross(ctx context.Context, fs *loopfs.FS, way loopfs.Way) error 
 	if err := a.setWatermark(); err != nil {
 		return err
 	}
-	// A write and its return are of one thread.
+	// Each write and the reading of its end must be on the same thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for look := c.random.IntN(150); ; look-- {
@@ -247,8 +247,8 @@ func (c *chase) cross(ctx context.Context, fs *loopfs.FS, way loopfs.Way) error 
 		}
 		a.ends = append(a.ends, now())
 		a.collect()
-		// On btrfs statfs is true after a sync only, and a sync is a commit, which
-		// is not to happen at each step.
+		// On btrfs statfs is correct only after a sync. A sync is a commit, which must not happen
+		// at each step.
 		if fs.Kind == "btrfs" && !a.told && look > 0 {
 			continue
 		}
@@ -259,7 +259,7 @@ func (c *chase) cross(ctx context.Context, fs *loopfs.FS, way loopfs.Way) error 
 	}
 }
 
-// collect takes the events that are there.
+// collect takes the events that have arrived.
 func (a *attempt) collect() {
 	for {
 		select {
@@ -271,7 +271,7 @@ func (a *attempt) collect() {
 	}
 }
 
-// take books an event with the step that raised it.
+// take assigns an event to the step that raised it, and records how late it was received.
 func (a *attempt) take(e event) {
 	if e.Dev != a.fs.Dev || e.BootNS < a.since {
 		return
@@ -285,8 +285,8 @@ func (a *attempt) take(e event) {
 	a.found.took = append(a.found.took, late)
 }
 
-// judge asks the filesystem whether the watermark is reached, and if it is, whether
-// user space knows.
+// judge asks the filesystem whether the watermark is reached. If so, it checks whether user space
+// has received the event.
 func (a *attempt) judge() (done bool, err error) {
 	if a.fs.Kind == "btrfs" {
 		if err := a.fs.Sync(); err != nil {
@@ -315,7 +315,7 @@ func (a *attempt) judge() (done bool, err error) {
 	if !a.told {
 		return false, nil
 	}
-	// Early. The agent reads the figure and sets the watermark again.
+	// The event came early. Like the agent, read the free space and set the watermark again.
 	a.found.Early++
 	a.found.earlyBy[a.way]++
 	a.found.MostFree = max(a.found.MostFree, free-a.watermark.RaiseFree)
@@ -331,7 +331,7 @@ func (a *attempt) setWatermark() error {
 	return a.probes.SetWatermark(a.fs.Dev, a.fs.Kind, a.watermark)
 }
 
-// later says what became of an event that did not come in time.
+// later describes when an event that was not in time came, if it came at all.
 func (a *attempt) later() string {
 	if !a.told {
 		return "it never came"
@@ -340,7 +340,7 @@ func (a *attempt) later() string {
 	return fmt.Sprintf("raised %.2f ms and received %.2f ms after the write", float64(int64(a.last.BootNS-end))/1e6, float64(int64(a.last.seen-end))/1e6)
 }
 
-// await gives the event some time.
+// await waits for an event, for at most this time.
 func (a *attempt) await(most time.Duration) {
 	a.collect()
 	deadline := time.NewTimer(most)

@@ -19,8 +19,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/loopfs"
 )
 
-// fixture is what everything is measured on: the programs that the agent attaches
-// by default, filesystems with watermarks where it sets them, and a container.
+// fixture has all that is needed to measure: the programs that the agent attaches by default,
+// filesystems with watermarks where the agent sets them, and a container.
 type fixture struct {
 	dir    string
 	pinDir string
@@ -88,7 +88,7 @@ func loadProbes(ctx context.Context, pinDir string) (*bpf.Probes, error) {
 	return p, nil
 }
 
-// setDefaultWatermark sets the watermark that the default configuration means: 80 % used.
+// setDefaultWatermark sets the watermark of the default configuration: 80 % used.
 func setDefaultWatermark(p *bpf.Probes, fs *loopfs.FS) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(fs.Dir, &st); err != nil {
@@ -121,17 +121,17 @@ func (b *fixture) close() error {
 	return errors.Join(errs...)
 }
 
-// toggle attaches and detaches the very programs that Load attached. That takes
-// milliseconds, where loading takes a second: so windows with and without can
-// follow one another closely.
+// toggle attaches and detaches the very programs that Load attached. This takes milliseconds,
+// whereas loading takes a second. So windows with and without programs can follow one another
+// closely.
 type toggle struct {
 	programs map[string]*ebpf.Program
 	near     map[string]*ebpf.Program // attached only while a filesystem is near its watermark
 	links    map[string]link.Link     // while attached
 }
 
-// open takes the pinned links' places. The caller's Probes still hold them, too,
-// and are to be closed.
+// open takes over the programs of the pinned links, and removes these pins. The caller's Probes
+// also hold the links and must be closed.
 func (t *toggle) open(pinDir string) error {
 	t.programs, t.near, t.links = map[string]*ebpf.Program{}, map[string]*ebpf.Program{}, map[string]link.Link{}
 	pins, err := filepath.Glob(filepath.Join(pinDir, "*", "*", "*"))
@@ -177,7 +177,8 @@ func programOf(pin string) (*ebpf.Program, error) {
 	return ebpf.NewProgramFromID(info.Program)
 }
 
-// on attaches what is always attached, and what a filesystem near its watermark needs.
+// on attaches the programs that are always attached and, if near, those for a filesystem near its
+// watermark.
 func (t *toggle) on(near bool) error {
 	wanted := maps.Clone(t.programs)
 	if near {
@@ -216,7 +217,8 @@ func (t *toggle) close() error {
 	return err
 }
 
-// nsPerRun lets the kernel time the programs while do runs.
+// nsPerRun returns how many ns each program takes per run, which the kernel measures while do runs.
+// It is an error if a program never runs.
 func (t *toggle) nsPerRun(do func() error) (map[string]float64, error) {
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {

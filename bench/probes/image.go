@@ -12,9 +12,8 @@ import (
 	"github.com/ebb-agent/ebb/bpf"
 )
 
-// Sizes of the image: files enough not to be special, few enough to stay in the
-// caches of inodes and directories, where opening is fastest and a program's
-// share in it largest.
+// Sizes of the image. It has enough files to be typical. It has few enough to stay in the caches of
+// inodes and directories, where opening is fastest and a program's share of the time is largest.
 const (
 	imageLayers   = 3
 	filesPerLayer = 1500

@@ -11,8 +11,8 @@ import (
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
-// loss is what a workload loses of its speed to the programs, in percent, and
-// how far noise alone goes.
+// loss is what a workload loses of its speed to the programs, in percent, and the effect of noise
+// alone.
 type loss struct {
 	Percent float64 `json:"percent"` // the median over all pairs
 	// The true median lies between these with 95 % probability.
@@ -27,7 +27,7 @@ type loss struct {
 	Pairs       int     `json:"pairs"`
 }
 
-// fewestPairs give a median.
+// fewestPairs is the least number of pairs for a median.
 const fewestPairs = 10
 
 func measureLosses(ctx context.Context, b *fixture, s settings, figures map[string]any) error {
@@ -48,9 +48,9 @@ func measureLosses(ctx context.Context, b *fixture, s settings, figures map[stri
 	return nil
 }
 
-// measureLoss lets windows with and without programs follow one another in the
-// order ABBA, so that what drifts hits both alike. Neighbours that differ make a
-// pair; neighbours that do not make a pair of the control.
+// measureLoss runs windows without and with programs in the order ABBA, so that drift affects both
+// alike. Neighbouring windows that differ are a pair. Neighbouring windows that do not differ are a
+// pair of the control.
 func measureLoss(ctx context.Context, b *fixture, s settings, w workload) (l loss, err error) {
 	r, err := w.start(b, runtime.NumCPU()-1)
 	if err != nil {
@@ -69,7 +69,8 @@ func measureLoss(ctx context.Context, b *fixture, s settings, w workload) (l los
 		if err := toggle(); err != nil {
 			return l, err
 		}
-		// Caches that the toggling has cooled, and its patches of the kernel.
+		// Toggling has cooled caches and patched the kernel: let the workload run before it is
+		// measured.
 		if _, err := r.window(s.window / 10); err != nil {
 			return l, err
 		}
@@ -86,7 +87,7 @@ func measureLoss(ctx context.Context, b *fixture, s settings, w workload) (l los
 	return l, nil
 }
 
-// with tells the order of the windows: off, on, on, off, and so on.
+// with reports whether a window has programs. The order is off, on, on, off, and so on.
 func with(window int) bool { return window%4 == 1 || window%4 == 2 }
 
 func judge(windows []spent) (l loss) {
@@ -94,7 +95,7 @@ func judge(windows []spent) (l loss) {
 	for i := 1; i < len(windows); i++ {
 		a, b := windows[i-1], windows[i]
 		switch {
-		case a.ops == 0 || b.ops == 0: // others had the CPU all the time
+		case a.ops == 0 || b.ops == 0: // other processes had the CPU all the time
 			continue
 		case i%2 == 0:
 			control = append(control, lost(a.perOp(), b.perOp()))
@@ -116,7 +117,7 @@ func judge(windows []spent) (l loss) {
 func (s spent) perOp() float64     { return float64(s.cpu) / float64(s.ops) }
 func (s spent) wallPerOp() float64 { return float64(s.wall) / float64(s.ops) }
 
-// lost is the share of speed that goes if an operation takes b instead of a.
+// lost returns the share of speed, in percent, that is lost if an operation takes b instead of a.
 func lost(a, b float64) float64 { return 100 * (1 - a/b) }
 
 func median(values []float64) float64 {
@@ -128,9 +129,9 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// interval is where the median lies with 95 % probability, whatever the
-// distribution: between two order statistics (the sign test turned around, by
-// the normal approximation of the binomial distribution).
+// interval returns the bounds between which the median lies with 95 % probability, whatever the
+// distribution. These are two order statistics: the sign test turned around, by the normal
+// approximation of the binomial distribution.
 func interval(values []float64) (low, high float64) {
 	sorted := slices.Sorted(slices.Values(values))
 	n := float64(len(sorted))

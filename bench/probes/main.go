@@ -1,6 +1,6 @@
-// Command probes measures what the kernel programs cost that the agent attaches
-// by default, against none attached, and how surely and how soon they tell of a
-// crossing. See docs/benchmarks-probes.md for what each figure is.
+// Command probes measures the cost of the kernel programs that the agent attaches by default,
+// compared with none attached. It also measures how reliably and how soon they report a crossing.
+// docs/benchmarks-probes.md describes each figure.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
-// envNamespace marks the process whose mounts are its own.
+// envNamespace is set in the process that has its own mount namespace.
 const envNamespace = "EBB_BENCH_NAMESPACE"
 
 // settings are the flags.
@@ -68,15 +68,15 @@ func main() {
 	benchmark.Main("bench-probes", func(ctx context.Context) error { return run(ctx, s) })
 }
 
-// inNamespace runs this program again with mounts of its own: whatever happens
-// to it, the kernel takes back its filesystems, loop devices and pins. It leads a
-// session, hence an autogroup, of its own, whose priority is nobody else's.
+// inNamespace runs this program again in its own mount namespace. Whatever happens to the process,
+// the kernel then releases its filesystems, loop devices and pins. The process leads its own
+// session and so has its own autogroup, whose priority affects no other process.
 func inNamespace() int {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), envNamespace+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Setsid: true, Pdeathsig: unix.SIGTERM}
-	runtime.LockOSThread() // Pdeathsig is for this thread's end; and the other is nice as it is
+	runtime.LockOSThread() // Pdeathsig is sent when this thread ends; the child inherits its priority
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, priority); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-probes: priority:", err)
 	}
@@ -103,9 +103,9 @@ func inNamespace() int {
 	return 0
 }
 
-// priority is as of nice(1): what else runs on the machine is to disturb as
-// little as it can. Where there are autogroups (sched(7)), they are what is
-// weighed against each other.
+// priority is a nice value, see nice(1), so that other processes on the machine disturb as little
+// as possible. Where there are autogroups (sched(7)), the scheduler weighs these against each
+// other.
 const priority = -15
 
 func first() {
@@ -145,12 +145,12 @@ func run(ctx context.Context, s settings) (err error) {
 	return render(s.results)
 }
 
-// wants tells whether a part, or a workload, is to be measured.
+// wants reports whether a part or a workload is to be measured.
 func (s settings) wants(name string) bool {
 	return s.only == "" || slices.Contains(strings.Split(s.only, ","), name)
 }
 
-// partLosses is all workloads; each has a name of its own, too.
+// partLosses is the part with all workloads. Each workload also has a name of its own.
 const partLosses = "losses"
 
 var parts = []struct {

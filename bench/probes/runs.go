@@ -13,9 +13,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/loopfs"
 )
 
-// measureRuns has the kernel time each program under the workloads and all ways
-// of taking space. The kernel's clock is read twice for each run, which is part
-// of the figure: a few nanoseconds.
+// measureRuns has the kernel time each program under the workloads and all ways of taking space.
+// The kernel reads its clock twice for each run, which adds a few nanoseconds to the figure.
 func measureRuns(ctx context.Context, b *fixture, s settings, figures map[string]any) error {
 	if err := b.probes.on(true); err != nil {
 		return err
@@ -58,8 +57,8 @@ func runFor(ctx context.Context, b *fixture, s settings, w workload) error {
 	return ctx.Err()
 }
 
-// stepAlong takes space by one way, as far as it goes, and gives it back. The
-// image on the disk stays.
+// stepAlong takes space in one way, for this many steps or until the disk is full, and frees it.
+// The image on the disk stays.
 func stepAlong(fs *loopfs.FS, way loopfs.Way, steps int) error {
 	if way.Reflink && fs.Kind == "ext4" {
 		return nil

@@ -19,8 +19,8 @@ const (
 	fileSize = 256 * mib // on ext4
 	headroom = 64 * mib  // on xfs and btrfs
 	rewrites = 20        // headrooms' worth
-	// The file that is written over. btrfs keeps an extent while any of it is
-	// used, so all of the file is the least that truly takes nothing.
+	// The size of the file that is overwritten. btrfs keeps an extent while any part of it is used,
+	// so only overwriting the whole file takes no space.
 	overSize = 16 * mib
 )
 
@@ -62,7 +62,7 @@ func measureSpurious(ctx context.Context, b *fixture, s settings, figures map[st
 	return nil
 }
 
-// setWatermark sets the watermark so much below what is free now.
+// setWatermark sets the watermark this many bytes below the present free space.
 func (c *spurious) setWatermark(below uint64) error {
 	if err := c.fs.Sync(); err != nil {
 		return err
@@ -76,8 +76,8 @@ func (c *spurious) setWatermark(below uint64) error {
 	return c.probes.SetWatermark(c.fs.Dev, c.fs.Kind, c.watermark)
 }
 
-// look takes what events there are, as the agent does: it makes the figure
-// true, and if that is above the watermark, sets it again.
+// look handles the events that have arrived, as the agent does: it reads the true free space and,
+// if that is above the watermark, sets the watermark again.
 func (c *spurious) look() error {
 	for {
 		select {
@@ -121,7 +121,7 @@ func (c *spurious) fillAndRemove(ctx context.Context, bytes int64) error {
 			return err
 		}
 		err = c.write(ctx, f, fileSize)
-		// What write-back has not reached is given back by the removal itself.
+		// The removal itself frees what write-back has not reached.
 		if err := errors.Join(err, f.Close(), os.Remove(name), c.look()); err != nil {
 			return err
 		}

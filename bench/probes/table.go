@@ -6,7 +6,7 @@ import (
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
-// figures are what the section needs of probes.json.
+// figures are the parts of probes.json that the section shows.
 type figures struct {
 	Loss      map[string]loss `json:"loss"`
 	Crossings float64         `json:"crossings"`
@@ -15,7 +15,7 @@ type figures struct {
 	SeenMax   float64         `json:"crossing_seen_max_ms"`
 }
 
-// text is the section: what costs much stands beside what costs little.
+// text returns the section. It shows what costs much beside what costs little.
 func (f figures) text() string {
 	rows := [][]string{{"", "CPU time, %", "between", "control", "by the clock, %"}}
 	for _, w := range [][2]string{
@@ -46,5 +46,5 @@ Of %.0f random crossings %.0f were missed; 99 of 100 were seen within %v ms, and
 `, f.Crossings, f.Missed, f.SeenP99, f.SeenMax)
 }
 
-// render writes the report's section from the probes.json in a directory.
+// render writes the section of the report from probes.json in a directory.
 func render(results string) error { return result.Render(results, "probes", figures.text) }

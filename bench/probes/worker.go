@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workerCommand makes this program a worker: it repeats one thing until it is
-// killed, and says on a shared page how often it did and what that took.
+// workerCommand makes this program a worker. A worker repeats one operation until it is killed, and
+// counts on a shared page how often it did that and what that took.
 const workerCommand = "work"
 
-// order is what a worker is to do. It comes as an argument: in a container
-// there is nothing else.
+// order is what a worker is to do. It is passed as an argument, because a container has nothing
+// else.
 type order struct {
 	What  string   // opens, execs or writes
 	Path  string   // writes: the file
@@ -30,8 +30,7 @@ type order struct {
 	CPU   int
 }
 
-// tally is the shared page. Time is CPU time, of the kernel on behalf of the
-// worker included.
+// tally is the shared page. The CPU time includes that of the kernel on behalf of the worker.
 type tally struct {
 	ops atomic.Uint64
 	cpu atomic.Uint64 // nanoseconds
@@ -47,7 +46,7 @@ func mapTally(fd int) (*tally, error) {
 	return (*tally)(unsafe.Pointer(unsafe.SliceData(page))), nil
 }
 
-// work returns only with an error.
+// work does what the argument orders. It returns only with an error.
 func work(argument string) error {
 	runtime.LockOSThread()
 	debug.SetGCPercent(-1)
@@ -78,7 +77,7 @@ func work(argument string) error {
 	return errors.New("no such work")
 }
 
-// cpuTime is this thread's.
+// cpuTime returns the CPU time of this thread, in nanoseconds.
 func cpuTime() uint64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
@@ -90,8 +89,8 @@ func cpuTime() uint64 {
 // opensAtATime is how many opens share two readings of the clock.
 const opensAtATime = 256
 
-// opens goes through the files again and again: open, read, close, without the
-// Go runtime in between.
+// opens opens, reads and closes the files, one after the other, again and again. The Go runtime is
+// not involved in between.
 func opens(t *tally, files []string) error {
 	names := make([]*byte, len(files))
 	for i, f := range files {
@@ -122,9 +121,9 @@ func opens(t *tally, files []string) error {
 	}
 }
 
-// execs starts one short process after the other. What it took is the CPU time
-// of this thread and of the child: at 200 processes a second most of the time
-// nothing runs, and that says nothing of what a process costs.
+// execs starts one short process after the other. It counts the CPU time of this thread and of the
+// child: at 200 processes a second nothing runs most of the time, so elapsed time would not show
+// what a process costs.
 func execs(t *tally) error {
 	argv := []string{"/bin/busybox", "true"}
 	for {
@@ -148,9 +147,9 @@ func execs(t *tally) error {
 	}
 }
 
-// writes fills a file and removes it, again and again. Only the writes are
-// timed. fio cannot leave the removals out, which are a sixth of its time; and to
-// write over a file that is there takes no space, so runs no program.
+// writes fills a file and removes it, again and again. Only the writes are timed. fio cannot leave
+// out the removals, which take a sixth of its time. Overwriting an existing file would take no
+// space, so it would run no program.
 func writes(t *tally, o order) error {
 	buffer := make([]byte, o.Size)
 	for i := range buffer {
@@ -163,7 +162,8 @@ func writes(t *tally, o order) error {
 		}
 		for range o.Times {
 			start := cpuTime()
-			// xfs writes in part where removed files still take the room, and frees it for the next write.
+			// While removed files still take the space, xfs writes only a part, and frees space for
+			// the next write.
 			for rest := buffer; len(rest) > 0; {
 				n, err := unix.Write(fd, rest)
 				if err != nil {

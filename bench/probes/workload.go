@@ -24,8 +24,8 @@ const (
 	gib = 1 << 30
 )
 
-// Writes near the watermark are of nearSize bytes, and the watermark is at nearBlocks.
-// Each CPU keeps back up to 32 blocks of either counter (percpu_counter_batch).
+// Writes near the watermark have nearSize bytes, and the watermark is nearBlocks away. Each CPU
+// keeps back up to 32 blocks of either counter (percpu_counter_batch).
 const (
 	nearSize   = 128 << 10
 	nearBlocks = 64
@@ -34,7 +34,7 @@ const (
 // workload is something that a node does all day.
 type workload struct {
 	name  string // of its figures
-	near  bool   // a filesystem is near its watermark meanwhile
+	near  bool   // a filesystem is near its watermark at the same time
 	start func(b *fixture, cpu int) (*running, error)
 }
 
@@ -55,16 +55,16 @@ var workloads = []workload{
 	{"direct_write", false, fio("--rw=write", "--bs=4k", "--direct=1", "--size=16m", "--fallocate=truncate", "--loops=1000000", "--unlink_each_loop=1")},
 }
 
-// running is a workload's process. It is stopped but for the windows in which it
-// is measured: then its counts stand still while they are read, and attaching
-// and detaching disturb nothing.
+// running is a workload's process. It is stopped except in the windows in which it is measured. So
+// its counts do not change while they are read, and attaching and detaching programs disturbs
+// nothing.
 type running struct {
 	cmd  *exec.Cmd
 	read func() (spent, error)
 	undo func()
 }
 
-// spent is what a workload did up to now.
+// spent is what a workload did, from its start or in a window.
 type spent struct {
 	ops  uint64
 	cpu  uint64 // nanoseconds
@@ -80,7 +80,7 @@ func (r *running) stop() {
 	}
 }
 
-// pause returns once every thread of the process stands still.
+// pause stops the process and returns once every thread is stopped.
 func (r *running) pause() error {
 	if err := r.cmd.Process.Signal(unix.SIGSTOP); err != nil {
 		return fmt.Errorf("stop workload: %w", err)
@@ -124,8 +124,8 @@ func (r *running) window(d time.Duration) (w spent, err error) {
 	return w, nil
 }
 
-// fio runs one job on a file of the disk. What it did is what the kernel
-// counted of it: its system calls, and its CPU time to the nanosecond.
+// fio runs one job of fio on a file of the disk. The operations are the system calls that the
+// kernel counted, and the CPU time is the kernel's, to the nanosecond.
 func fio(job ...string) func(*fixture, int) (*running, error) {
 	return func(b *fixture, cpu int) (*running, error) {
 		file := filepath.Join(b.disk.Dir, "fio")
@@ -139,8 +139,8 @@ func fio(job ...string) func(*fixture, int) (*running, error) {
 	}
 }
 
-// spentByProcess must find the process stopped: only then the kernel has added
-// up the times of its threads (thread_group_cputime).
+// spentByProcess returns what a process did. The process must be stopped: only then has the kernel
+// added up the times of its threads (thread_group_cputime).
 func spentByProcess(pid int, reads bool) (s spent, err error) {
 	u, err1 := process.UsageOf(pid)
 	p, err2 := procfs.NewProc(pid)
@@ -155,7 +155,7 @@ func spentByProcess(pid int, reads bool) (s spent, err error) {
 	return s, err
 }
 
-// writesOf writes files of so many writes of so many bytes.
+// writesOf writes files of times writes, each of size bytes.
 func writesOf(size, times int, on func(*fixture) *loopfs.FS) func(*fixture, int) (*running, error) {
 	return func(b *fixture, cpu int) (*running, error) {
 		file := filepath.Join(on(b).Dir, "writes")
@@ -163,7 +163,7 @@ func writesOf(size, times int, on func(*fixture) *loopfs.FS) func(*fixture, int)
 	}
 }
 
-// inContainer runs a worker with the image's files as root.
+// inContainer runs a worker whose root directory is the image.
 func inContainer(what string) func(*fixture, int) (*running, error) {
 	return func(b *fixture, cpu int) (*running, error) {
 		return startWorker(order{What: what, CPU: cpu}, b.image.files, b.image.root)
@@ -210,7 +210,7 @@ func startWorker(o order, files []string, root string) (*running, error) {
 	return r, r.begin(1)
 }
 
-// memory is a file without a name.
+// memory returns a file without a name that has this content.
 func memory(name string, content []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -225,8 +225,7 @@ func memory(name string, content []byte) (*os.File, error) {
 // of the job.
 const fioBegins = 5000
 
-// begin starts the process, waits until it has done something, and stops it for
-// now.
+// begin starts the process, waits until it has done this many operations, and leaves it stopped.
 func (r *running) begin(ops uint64) error {
 	var said strings.Builder
 	r.cmd.Stderr = &said

@@ -1,8 +1,7 @@
-// Command reaction measures the time from the write that crosses the high threshold
-// to the first removal done, over many crossings, on a throwaway node with the
-// real agent, containerd and kernel. The crossing is stamped in the kernel, by
-// the allocation that reached the threshold; the removal is done when the runtime
-// has returned from it.
+// Command reaction measures the time from the write that crosses the high threshold to the first
+// removal done, over many crossings. It uses a throwaway node with the real agent, containerd and
+// kernel. The crossing is stamped in the kernel, by the allocation that reached the threshold. The
+// removal is done when the runtime has returned from it.
 package main
 
 import (
@@ -88,8 +87,9 @@ func run(ctx context.Context, binary, results string, flavor node.Flavor, runs i
 	})
 }
 
-// crossOnce brings in an image that may go, fills the disk to just below the
-// threshold, crosses it, and waits for the run to end.
+// crossOnce imports an image that may be removed, fills the disk to just below the threshold,
+// crosses it, and waits for the run to end. It returns the time from the crossing to the first
+// removal, in ms.
 func crossOnce(ctx context.Context, n *node.Node, p *agentrun.Process, i int, reactions <-chan float64, ended <-chan struct{}) (float64, error) {
 	image := node.Image{
 		Name:   fmt.Sprintf("reaction.test/image:%d", i),

@@ -21,39 +21,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Origin says what figures are of, and where they were measured.
+// Origin describes what produced the figures of a result: the sources, the machine and the
+// configuration.
 type Origin struct {
 	Commit string    `json:"commit"`
 	Dirty  bool      `json:"dirty"` // sources differed from the commit
 	Date   time.Time `json:"date"`
 	Made   Made      `json:"made"`
 	Kernel string    `json:"kernel"`
-	// Machine is its CPUs and its memory.
+	// Machine describes the CPUs and the memory.
 	Machine string `json:"machine"`
-	// Emulated by qemu, instruction by instruction: no time means anything.
+	// Emulated reports whether qemu emulated the machine instruction by instruction: then no time
+	// means anything.
 	Emulated bool `json:"emulated"`
-	// Versions of what can be measured beside ebb, whether or not this benchmark does.
+	// Versions has the versions of Go and of the programs that can be measured beside ebb, by name,
+	// whether or not this benchmark measures them.
 	Versions map[string]string `json:"versions"`
-	// Configuration is the flags that were not at their defaults, but for paths.
+	// Configuration has the flags that were not at their defaults, except path flags.
 	Configuration map[string]string `json:"configuration"`
 }
 
-// Made is what figures depend on.
+// Made identifies the sources that the figures depend on.
 type Made struct {
 	Packages []string `json:"packages"` // the benchmark, and the programs that it measures
 	Sources  string   `json:"sources"`  // see [SourcesOf]; "" where there is no checkout
 }
 
-// paths are flags that say where something is; those of programs are packages, too.
+// paths are the flags whose value is a path. Each flag in programs also names a package below cmd.
 var (
 	programs = []string{"agent", "controller", "ebb"}
 	paths    = append([]string{"results", "deploy"}, programs...)
 )
 
-var buildInfo = debug.ReadBuildInfo // tests have another
+var buildInfo = debug.ReadBuildInfo // replaced by tests
 
-// NewOrigin is that of the running benchmark, which runs at the top of the repository. Without
-// a checkout, as in a virtual machine, commit and dirty are those of the build.
+// NewOrigin returns the origin of the running benchmark, which must run at the top of the
+// repository. Without a checkout, as in a virtual machine, Commit and Dirty come from the build.
 func NewOrigin() (o Origin, err error) {
 	o = Origin{Date: time.Now().UTC().Truncate(time.Second), Versions: versions(), Configuration: map[string]string{}}
 	info, ok := buildInfo()
@@ -75,7 +78,7 @@ func NewOrigin() (o Origin, err error) {
 	if o.Machine, err = machine(); err != nil {
 		return o, err
 	}
-	virtual, _ := command("systemd-detect-virt", "--vm") // an error is also its answer "none"
+	virtual, _ := command("systemd-detect-virt", "--vm") // also fails if the answer is "none"
 	o.Emulated = virtual == "qemu"
 	if o.Commit, err = command("git", "rev-parse", "HEAD"); err != nil {
 		if ok {
@@ -90,7 +93,7 @@ func NewOrigin() (o Origin, err error) {
 	return o, err
 }
 
-// built says of which commit a program is; "" if it was built without one.
+// built returns the commit that a program was built from, or "" if the build recorded none.
 func built(settings []debug.BuildSetting) (commit string, dirty bool) {
 	for _, s := range settings {
 		switch s.Key {
@@ -103,11 +106,12 @@ func built(settings []debug.BuildSetting) (commit string, dirty bool) {
 	return commit, dirty
 }
 
-// source are the files by which figures can change: no tests, no texts.
+// source matches the files that can change figures: no texts. [SourcesOf] also skips tests.
 var source = regexp.MustCompile(`(\.(go|c|h|o|s)|go\.(mod|sum)|deploy/manifests/.*\.yaml)$`)
 
-// SourcesOf is a hash of what packages are made of, as HEAD has it, and whether the working
-// tree has something else.
+// SourcesOf returns a hash of the source files of packages and of their dependencies in this
+// module, as of HEAD. It includes the manifests and the go.mod files of the programs that are
+// measured beside ebb. dirty reports whether the working tree has other versions of these files.
 func SourcesOf(packages []string) (hash string, dirty bool, err error) {
 	list, err := command("go", append([]string{"list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}"}, packages...)...)
 	if err != nil {
@@ -175,8 +179,8 @@ func machine() (string, error) {
 	return fmt.Sprintf("%d CPUs (%s), %.0f GiB", runtime.NumCPU(), model, gib), nil
 }
 
-// versions are those that go.mod files have of what is built for benchmarks, and Debian's
-// containerd where there is one.
+// versions returns the version of Go, the versions that go.mod files require of the programs built
+// for benchmarks, and the version of Debian's containerd if it is installed.
 func versions() map[string]string {
 	all := map[string]string{"go": runtime.Version()}
 	for name, module := range map[string][2]string{
@@ -207,22 +211,21 @@ func command(name string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Older are the results that predate origins, or are not there yet. Their benchmarks have
-// changed since: their sections in RESULTS.md stay as they were written, and pages say of
-// figures that they do not have that these are to be measured. A new run takes its name off
-// the list, which is to be empty.
+// Older lists the results that predate origins or do not exist yet. Their benchmarks have changed
+// since. So their sections in RESULTS.md stay as they were written, and pages show "to be measured"
+// for their missing figures. Remove a name after a new run: the list should become empty.
 var Older = []string{
 	"account", "demo", "images", "pods", "shapes", "size", "soak", "soak-cluster",
 }
 
-// OriginOf is that of dir/NAME.json; nil if it has none.
+// OriginOf returns the origin in dir/NAME.json, or nil if the file has none.
 func OriginOf(dir, name string) (*Origin, error) {
 	var file struct{ Origin *Origin }
 	err := read(dir, name, &file)
 	return file.Origin, err
 }
 
-// withOrigin puts it before the figures, which are an object.
+// withOrigin inserts the origin before the figures, which must be a JSON object.
 func withOrigin(o Origin, figures []byte) ([]byte, error) {
 	text, err := json.Marshal(o)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package result prints what a benchmark or the demo found: one line of JSON,
-// figures with the unit in the key, also written to bench/results/NAME.json.
+// Package result prints the figures of a benchmark or of the demo as one line of JSON, with the
+// unit in each key, and writes them to bench/results/NAME.json. It also renders sections of
+// RESULTS.md from them.
 package result
 
 import (
@@ -11,11 +12,11 @@ import (
 	"slices"
 )
 
-// Dir is where results are that pages are made of.
+// Dir is the directory of the published results, from which pages are rendered.
 const Dir = "bench/results"
 
-// Whole is dir, but "" for a part of a benchmark that nobody has named another directory
-// for: a result is of one run.
+// Whole returns dir. It returns "" if only part of a benchmark runs and dir is the default: a
+// published result comes from one whole run.
 func Whole(dir, only string) string {
 	if only != "" && filepath.Clean(dir) == Dir {
 		return ""
@@ -23,8 +24,8 @@ func Whole(dir, only string) string {
 	return dir
 }
 
-// Write prints figures as one line and writes them, with their origin, to dir/NAME.json; for
-// "" nowhere.
+// Write prints figures as one line of JSON and writes them, with their origin, to dir/NAME.json. If
+// dir is "", it only prints.
 func Write(dir, name string, figures any) error {
 	line, err := json.Marshal(figures)
 	if err != nil {
@@ -50,7 +51,7 @@ func Write(dir, name string, figures any) error {
 	return nil
 }
 
-// Read reads the figures of dir/NAME.json, as Write has left it.
+// Read reads the figures of dir/NAME.json, as Write has written it, without their origin.
 func Read(dir, name string, figures any) error {
 	var all map[string]json.RawMessage
 	if err := read(dir, name, &all); err != nil {
@@ -78,7 +79,7 @@ func read(dir, name string, v any) error {
 	return nil
 }
 
-// Spread is what several runs of the same gave.
+// Spread summarizes several runs of one measurement.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -86,7 +87,7 @@ type Spread struct {
 	Runs   int     `json:"runs"`
 }
 
-// SpreadOf some values; the zero value for none.
+// SpreadOf returns the spread of values, or the zero Spread if there are none.
 func SpreadOf(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
@@ -94,7 +95,8 @@ func SpreadOf(values []float64) Spread {
 	return Spread{Round(Median(values)), Round(slices.Min(values)), Round(slices.Max(values)), len(values)}
 }
 
-// String is the median, and in parentheses the least and the most; "" for what was not measured.
+// String returns the median, and the minimum and maximum in parentheses if there were several runs.
+// It returns "" if nothing was measured.
 func (s Spread) String() string {
 	if s.Runs < 2 {
 		return Figure(s.Median)
@@ -113,10 +115,11 @@ func Percentile(values []float64, p float64) float64 {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// Median of some values; NaN for none.
+// Median returns the median of values by nearest rank, or NaN if there are none.
 func Median(values []float64) float64 { return Percentile(values, 50) }
 
-// Round keeps three digits after the point: more is noise. NaN, which is of no values, is 0.
+// Round keeps three digits after the point: more is noise. NaN, the value of an empty set, becomes
+// 0.
 func Round(v float64) float64 {
 	if math.IsNaN(v) {
 		return 0
@@ -124,8 +127,8 @@ func Round(v float64) float64 {
 	return math.Round(v*1000) / 1000
 }
 
-// Figure shows a value with three digits that count, or all before the point; nothing
-// for 0, which is what was not measured.
+// Figure formats v with three significant digits, or with all digits before the point. It returns
+// "" for 0, which means not measured.
 func Figure(v float64) string {
 	switch {
 	case v == 0:

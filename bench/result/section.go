@@ -17,9 +17,9 @@ const reportHead = "# Results\n\nEach section is written by the benchmark that i
 
 var sectionName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// Section puts text into the Markdown file at path, as the section of that name: in
-// place of what a former run wrote there, else at the end. What stands between other
-// sections' marks, or outside any, stays as it is, so that people may write between them.
+// Section writes text into the Markdown file at path as the section of that name. It replaces the
+// section that a former run wrote, or appends a new one. Everything outside that section's marks
+// stays as it is, so that people may write between sections.
 func Section(path, name, text string) error {
 	old, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -32,7 +32,7 @@ func Section(path, name, text string) error {
 	if err != nil {
 		return fmt.Errorf("section %s of %s: %w", name, path, err)
 	}
-	// Written beside and renamed: an interrupted run must not cost the other sections.
+	// Write a temporary file and rename it: an interrupted run must not lose the other sections.
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("section %s: %w", name, err)
 	}
@@ -50,7 +50,7 @@ func withSection(whole, name, text string) (string, error) {
 		return "", fmt.Errorf("not a name for a section: %q", name)
 	}
 	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->\n"
-	// A text with marks in it would be cut in the wrong place by the next run.
+	// The next run would cut a text that contains marks in the wrong place.
 	if strings.Contains(text, "<!--") {
 		return "", errors.New("the text has a comment in it")
 	}
@@ -67,8 +67,9 @@ func withSection(whole, name, text string) (string, error) {
 	return whole[:first] + section + whole[last+len(end):], nil
 }
 
-// Render writes a benchmark's section of the report from NAME.json in the directory of
-// results, beside which the report is; nothing for "". text makes the section of the figures.
+// Render writes a benchmark's section of the report from NAME.json in the directory of results. The
+// report is RESULTS.md beside that directory. text renders the figures. Render does nothing if
+// results is "".
 func Render[F any](results, name string, text func(F) string) error {
 	if results == "" {
 		return nil
@@ -88,7 +89,8 @@ func report(results string) string {
 	return filepath.Join(filepath.Dir(filepath.Clean(results)), "RESULTS.md")
 }
 
-// sourceOf is the line below a section that says where its figures are from.
+// sourceOf returns the line below a section that describes the origin of its figures, or "" if they
+// have no origin.
 func sourceOf(results, name string) (string, error) {
 	o, err := OriginOf(results, name)
 	if o == nil || err != nil {
@@ -102,8 +104,8 @@ func sourceOf(results, name string) (string, error) {
 		o.Date.Format(time.DateOnly), o.Commit, o.Kernel, machine, name), nil
 }
 
-// Check says what is wrong if the report has another section than Render would write, or has
-// one without figures. Sections of Older stay as they were written.
+// Check returns an error if the report's section differs from what Render would write, or has no
+// figures. It skips the sections of [Older], which stay as they were written.
 func Check[F any](results, name string, text func(F) string) error {
 	if slices.Contains(Older, name) {
 		return nil
@@ -130,8 +132,8 @@ func Check[F any](results, name string, text func(F) string) error {
 	return nil
 }
 
-// Table is rows as Markdown that can be read as it is: the first is the head, and all
-// columns but the first are numbers. A row may end early.
+// Table formats rows as a Markdown table that is also readable as plain text. The first row is the
+// head, and all columns but the first are numbers. A row may be shorter than the head.
 func Table(rows [][]string) string {
 	widths := make([]int, len(rows[0]))
 	for _, r := range rows {

@@ -15,7 +15,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// fixture is a control plane, and what it holds.
+// fixture is a control plane and its objects.
 type fixture struct {
 	*contender.Fixture
 	options
@@ -47,7 +47,7 @@ func makeBed(ctx context.Context, o options) (_ *fixture, err error) {
 	})
 }
 
-// grow makes a cluster of so many objects, with a tree for each contender.
+// grow adds objects until the cluster has this many, with a tree for each contender.
 func (b *fixture) grow(ctx context.Context, objects int, contenders []contender.Contender) error {
 	benchmark.Say("writing %d objects into etcd, for %d in all", objects-b.there, objects)
 	began := time.Now()
@@ -70,22 +70,22 @@ func (b *fixture) grow(ctx context.Context, objects int, contenders []contender.
 	if err != nil {
 		return err
 	}
-	// What the contenders will have collected.
+	// Without the trees, which the contenders will have collected.
 	b.there = objects - len(contenders)*(dependents(objects)+1)
 	u, err := b.CP.APIServer.Usage()
 	benchmark.Say("the API server is ready after %.0f s in all, with %d MiB", time.Since(began).Seconds(), u.RSSBytes/process.MiB)
 	return err
 }
 
-// treeOf a contender is in a namespace of its own.
+// treeOf returns the name of the namespace with a contender's tree.
 func treeOf(objects int, c contender.Contender) string {
 	return fmt.Sprintf("tree-%d-%s", objects, c.Name)
 }
 
-// abandoned is a namespace with nothing but what has lost its owner.
+// abandoned is a namespace with only objects whose owner does not exist.
 const abandoned = "abandoned"
 
-// leaveBehind makes an object whose owner there never was.
+// leaveBehind creates an object whose owner never existed.
 func (b *fixture) leaveBehind(ctx context.Context) error {
 	return peers.Request(ctx, b.Admin, http.MethodPost, b.CP.URL()+"/api/v1/namespaces/"+abandoned+"/configmaps", map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "left-behind", "ownerReferences": []any{map[string]any{
@@ -94,8 +94,8 @@ func (b *fixture) leaveBehind(ctx context.Context) error {
 	}, nil)
 }
 
-// empty says whether there are no ConfigMaps and Pods in a namespace. An API server that
-// is too busy to tell is asked again.
+// empty reports whether a namespace has no ConfigMaps and no Pods. If the API server is too busy to
+// answer, empty returns false, so that it is called again.
 func (b *fixture) empty(ctx context.Context, namespace string) (bool, error) {
 	for _, resource := range []string{"configmaps", "pods"} {
 		var list struct{ Items []struct{} }

@@ -1,6 +1,6 @@
-// Command size measures ebb-controller with a million objects, on a real API server and
-// etcd, and the kube-controller-manager's garbage collector beside it: with fewer, and
-// with as many if the machine has the memory.
+// Command size measures ebb-controller with a million objects, on a real API server and etcd. It
+// also measures the kube-controller-manager's garbage collector: with fewer objects, and with as
+// many if the machine has the memory.
 package main
 
 import (
@@ -27,7 +27,7 @@ type options struct {
 	peer         int
 }
 
-// figures go to size.json.
+// figures are written to size.json.
 type figures struct {
 	Few  stage `json:"few"`
 	Many stage `json:"many"`
@@ -41,7 +41,7 @@ type stage struct {
 	Peer       *measured `json:"peer,omitempty"`
 }
 
-// measured is how one contender did.
+// measured has the figures of one contender.
 type measured struct {
 	Ready     float64 `json:"ready_s"`            // from exec to all types listed, and the first deletion
 	ReadyCPU  float64 `json:"ready_cpu_s"`        // of the contender alone
@@ -67,7 +67,7 @@ func main() {
 	benchmark.MainOrRender("bench-size", func() error { return render(o.Results) }, func(ctx context.Context) error { return run(ctx, o) })
 }
 
-// dependents of the owner that is deleted: 50,000 of a million.
+// dependents returns how many dependents the deleted owner has: 50,000 of a million objects.
 func dependents(objects int) int { return objects / 20 }
 
 func run(ctx context.Context, o options) (err error) {
@@ -90,7 +90,7 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	fmt.Fprint(os.Stderr, f.markdown())
 	if full := 1_000_000; (o.objects < full || o.few == 0 || o.peer < o.few) && o.Results == result.Dir {
-		return nil // figures would be missing, or of something else
+		return nil // some figures would be missing, or for other sizes
 	}
 	if err := result.Write(o.Results, "size", f); err != nil {
 		return err
@@ -98,10 +98,10 @@ func run(ctx context.Context, o options) (err error) {
 	return render(o.Results)
 }
 
-// spare is how many MiB are left to whoever else is on the machine.
+// spare is how many MiB are left to other processes on the machine.
 const spare = 2048
 
-// guardMemory ends a run that would take the machine's memory from others.
+// guardMemory cancels a run that would take memory which other processes need.
 func guardMemory(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -118,7 +118,7 @@ func guardMemory(ctx context.Context) (context.Context, func()) {
 
 var errMemory = errors.New("not enough memory")
 
-// available is the memory that the machine has left, in MiB.
+// available returns the machine's available memory in MiB.
 func available() (float64, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {

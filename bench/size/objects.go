@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// familySize is how many dependents an owner has, but for those of the cascades.
+	// familySize is how many dependents an owner has, except the root of a tree.
 	familySize = 20
 	namespaces = 100
 )
 
 var born = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 
-// maker makes the objects as the API server would store them. The same seed makes the
-// same ones.
+// maker makes objects as the API server would store them. Its seed is fixed, so that each run has
+// the same objects.
 type maker struct {
 	random *rand.Rand
 	made   int
-	owner  metav1.OwnerReference // of the family at hand
-	left   int                   // of its dependents
+	owner  metav1.OwnerReference // of the current family
+	left   int                   // dependents that it still gets
 }
 
 func newMaker() *maker { return &maker{random: rand.New(rand.NewPCG(13, 7))} }
 
-// uid is a random UUID, as the API server gives them.
+// uid returns a random UUID, as the API server assigns them.
 func (m *maker) uid() types.UID {
 	var u [16]byte
 	for i := range u {
@@ -48,8 +48,8 @@ func (m *maker) meta(name, namespace string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: namespace, UID: m.uid(), CreationTimestamp: born, Labels: map[string]string{"app": "size"}}
 }
 
-// next is one of many: ConfigMaps and Pods in turn, a third with an owner. The owners
-// are ConfigMaps without one.
+// next returns the next of many objects: ConfigMaps and Pods in turn, a third with an owner. The
+// owners are ConfigMaps that have no owner themselves.
 func (m *maker) next() runtime.Object {
 	m.made++
 	i := m.made
@@ -67,7 +67,7 @@ func (m *maker) next() runtime.Object {
 	return m.object(i, namespace, owners...)
 }
 
-// object is a ConfigMap or a Pod, in turn.
+// object returns a ConfigMap or a Pod, in turn.
 func (m *maker) object(i int, namespace string, owners ...metav1.OwnerReference) runtime.Object {
 	if i%2 == 0 {
 		meta := m.meta(fmt.Sprint("settings-", i), namespace)
@@ -79,7 +79,7 @@ func (m *maker) object(i int, namespace string, owners ...metav1.OwnerReference)
 	return pod(meta)
 }
 
-// tree is an owner in a namespace of its own, and its dependents.
+// tree returns a namespace with an owner and its dependents.
 func (m *maker) tree(namespace string, dependents int) []runtime.Object {
 	root := configMap(m.meta("root", namespace))
 	list := []runtime.Object{contender.Namespace(m.meta(namespace, "")), root}
@@ -97,7 +97,7 @@ func configMap(meta metav1.ObjectMeta) *corev1.ConfigMap {
 	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta, Data: map[string]string{"key": "value"}}
 }
 
-// pod waits for a node: a DELETE ends it at once.
+// pod returns a Pod that waits for a node, so that a DELETE removes it at once.
 func pod(meta metav1.ObjectMeta) *corev1.Pod {
 	return &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: meta,

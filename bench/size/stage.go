@@ -13,8 +13,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// stage measures the contenders with so many objects. The peer is left out if, going by
-// what it took with fewer, the machine has not the memory.
+// stage measures the contenders with this many objects. It leaves out the peer if the machine has
+// not enough memory, going by what the peer took with fewer objects (before).
 func (b *fixture) stage(ctx context.Context, objects int, before *measured) (s stage, err error) {
 	s.Objects, s.Dependents = objects, dependents(objects)
 	ebb, peer := b.Ebb.Contender(), contender.Peer(b.CP, "peer", contender.PeerArgs...)
@@ -48,7 +48,7 @@ func (b *fixture) stage(ctx context.Context, objects int, before *measured) (s s
 	return s, err
 }
 
-// measure has a contender start, come to rest, and collect a tree.
+// measure starts a contender, lets it come to rest, and has it collect a tree.
 func (b *fixture) measure(ctx context.Context, c contender.Contender, objects int) (m measured, err error) {
 	if err := b.leaveBehind(ctx); err != nil {
 		return m, err
@@ -94,7 +94,7 @@ func (b *fixture) measureRunning(ctx context.Context, c contender.Contender, pid
 	return b.cascade(ctx, c, pid, objects, m)
 }
 
-// cascade deletes a contender's tree.
+// cascade deletes the root of a contender's tree and measures how the contender collects the tree.
 func (b *fixture) cascade(ctx context.Context, c contender.Contender, pid int, objects int, m *measured) error {
 	before, err := process.UsageOf(pid)
 	if err == nil {

@@ -22,7 +22,7 @@ var rows = []struct {
 	{"read from the API server for that, MiB", func(m measured) float64 { return m.Read }},
 }
 
-// markdown is the table, for people in a terminal, too.
+// markdown returns the table, which is also shown in a terminal.
 func (f figures) markdown() string {
 	all := [][]string{{""}}
 	for _, r := range rows {
@@ -46,10 +46,10 @@ func (f figures) markdown() string {
 	return result.Table(all)
 }
 
-// text is the section.
+// text returns the section of the report.
 func (f figures) text() string { return report + f.markdown() }
 
-// render writes the report's section from the size.json in a directory.
+// render writes the section of the report from size.json in a directory.
 func render(results string) error {
 	return result.Render(results, "size", figures.text)
 }

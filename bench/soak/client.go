@@ -13,17 +13,17 @@ import (
 
 type object = map[string]any
 
-// attemptTimeout bounds one request of the soak's own.
+// attemptTimeout bounds one request of the soak itself.
 const attemptTimeout = 8 * time.Second
 
-// client asks one of the API servers, and the next one when that does not answer.
+// client sends requests to one of the API servers, and to the next one when that does not answer.
 type client struct {
 	http *http.Client
 	urls []string
 	at   atomic.Int64
 }
 
-// ask once.
+// ask sends one request.
 func (c *client) ask(ctx context.Context, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -36,7 +36,7 @@ func (c *client) ask(ctx context.Context, method, path string, in, out any) erro
 	return err
 }
 
-// insist asks until the answer is one that says what became of it.
+// insist repeats a request until an answer shows what became of it, or ctx ends.
 func (c *client) insist(ctx context.Context, method, path string, in, out any) error {
 	for {
 		err := c.ask(ctx, method, path, in, out)
@@ -46,13 +46,13 @@ func (c *client) insist(ctx context.Context, method, path string, in, out any) e
 	}
 }
 
-// again says whether an answer says nothing, so that the same is to be asked again.
+// again reports whether an answer leaves the result open, so that the request must be repeated.
 func again(err error) bool {
 	code := codeOf(err)
 	return err != nil && (code == 0 || code == http.StatusTooManyRequests || code >= 500)
 }
 
-// codeOf an answer that is an error; 0 if there was no answer.
+// codeOf returns the status of an answer that is an error, or 0 if there was no answer.
 func codeOf(err error) int {
 	var status *peers.StatusError
 	if errors.As(err, &status) {
@@ -61,7 +61,7 @@ func codeOf(err error) int {
 	return 0
 }
 
-// bare says whether an answer is a 404 of no object: the version is not served.
+// bare reports whether an answer is a 404 without an object: the version is not served.
 func bare(err error) bool {
 	var status *peers.StatusError
 	return errors.As(err, &status) && status.Code == http.StatusNotFound && !strings.Contains(status.Body, `"reason":"NotFound","details":{"name"`)

@@ -20,7 +20,7 @@ const volumePrefix = "volume-"
 func (b *fixture) inventoryFile() string { return filepath.Join(b.dir, "inventory.json") }
 func (b *fixture) driverSocket() string  { return filepath.Join(b.dir, "csi.sock") }
 
-// collectors is the configuration of all collectors, with the shortest times that it allows.
+// collectors returns the configuration of all collectors, with the shortest times that it allows.
 func (c *controller) collectors() object {
 	q := oracle.Quarantine.String()
 	requests := func(d time.Duration) object {
@@ -43,7 +43,8 @@ func (c *controller) collectors() object {
 	}
 }
 
-// writeInventory has all Nodes that were ever made, but those without a machine.
+// writeInventory writes an inventory of all Nodes that were ever made, except those without a
+// machine.
 func (b *fixture) writeInventory() error {
 	made, machines := time.Now(), []object{}
 	b.driver.mu.Lock()
@@ -60,7 +61,8 @@ func (b *fixture) writeInventory() error {
 	return errors.Join(os.WriteFile(b.inventoryFile()+".new", data, 0o600), os.Rename(b.inventoryFile()+".new", b.inventoryFile()))
 }
 
-// lookAtVolumes tells the oracle whose data was deleted since the last look. It returns which data is there.
+// lookAtVolumes reports to the oracle which volumes of before have lost their data since the last
+// look. It returns the volumes that have data.
 func (b *fixture) lookAtVolumes(before []string) []string {
 	for _, id := range before {
 		if !b.driver.volumes.Has(id) {
@@ -70,7 +72,7 @@ func (b *fixture) lookAtVolumes(before []string) []string {
 	return b.driver.volumes.Volumes()
 }
 
-// confirmRestore is what a person does who looked at the cluster after etcd was restored.
+// confirmRestore does what a person does who has checked the cluster after a restore of etcd.
 func (b *fixture) confirmRestore(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/socketrelay"
 )
 
-// restartAfter is how long a controller that ended stays away, as with a kubelet.
+// restartAfter is how long a controller that ended is left stopped, as by a kubelet.
 const restartAfter = time.Second
 
 // lease is short, so that a change of the leader takes seconds.
@@ -47,7 +47,7 @@ func (c *controller) run(ctx context.Context) error {
 		"mode":           "enforce",
 		"leaderElection": object{"leaseDuration": lease.String(), "renewDeadline": (lease * 3 / 4).String(), "retryPeriod": "1s"},
 		"collectors":     c.collectors(),
-		// The oracle knows of no foreground deletion that may end early.
+		// The oracle does not know of foreground deletions that may end early.
 		"foregroundPatience": "1h",
 		"server":             object{"address": "", "adminSocket": c.socket()},
 		"log":                object{"level": "debug"},
@@ -95,7 +95,7 @@ func (c *controller) set(p *process.Process) {
 	}
 }
 
-// signal the process, if there is one.
+// signal sends a signal to the process, if there is one.
 func (c *controller) signal(s syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +104,7 @@ func (c *controller) signal(s syscall.Signal) {
 	}
 }
 
-// measure notes the most memory so far.
+// measure records the peak memory so far.
 func (c *controller) measure() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,21 +122,21 @@ func (c *controller) seen() (starts int, peak int64) {
 	return c.starts, c.peak
 }
 
-// state is what it says of itself; an error if it does not answer.
+// state returns what the controller reports of itself, or an error if it does not answer.
 func (c *controller) state(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var text string
 	err := peers.Request(ctx, peers.UnixClient(c.socket()), http.MethodGet, "http://ebb/readyz", nil, &text)
 	if status := new(peers.StatusError); errors.As(err, &status) {
-		err = nil // it answers
+		err = nil // a status is an answer
 	}
 	return text, err
 }
 
 var errNoLeader = errors.New("no controller leads")
 
-// leader is the controller that does not wait for the Lease.
+// leader returns the controller that does not wait for the Lease.
 func leader(ctx context.Context, controllers []*controller) (*controller, error) {
 	for _, c := range controllers {
 		if text, err := c.state(ctx); err == nil && !strings.Contains(text, "waiting for the lease") {

@@ -17,13 +17,12 @@ import (
 )
 
 const (
-	atOnce   = 16 // requests of operations on their way
+	atOnce   = 16 // requests of operations in flight
 	ahead    = 64 // operations that were begun and have not ended
 	patience = 90 * time.Second
 )
 
-// driver carries operations out: those about one name, and about its owners, in
-// their order.
+// driver carries operations out. Those on one name, and on its owners, keep their order.
 type driver struct {
 	client    *client
 	oracle    *oracle.Oracle
@@ -33,16 +32,16 @@ type driver struct {
 	certificate []byte
 	log         io.Writer // a line for each operation
 
-	// quiet is held for writing while etcd is restored: nothing is sent, and nobody
-	// knows of UIDs that may not come back.
+	// quiet is held for writing while etcd is restored. Then nothing is sent, and no operation uses
+	// a UID that may not come back.
 	quiet sync.RWMutex
-	slots chan struct{} // requests on their way
+	slots chan struct{} // requests in flight
 	begun chan struct{} // operations begun
 	group sync.WaitGroup
-	next  atomic.Int64 // the number of the operation that is next
+	next  atomic.Int64 // the number of the next operation
 
 	mu     sync.Mutex
-	uids   map[int]string // by slot: the last one that was there
+	uids   map[int]string // by slot: of its last object
 	names  map[int]*plan.Slot
 	held   map[int]*plan.Slot
 	last   map[int]chan struct{} // by slot: closed when the last operation on it has ended
@@ -55,7 +54,7 @@ func newDriver(c *client, o *oracle.Oracle, log io.Writer) *driver {
 		uids: map[int]string{}, names: map[int]*plan.Slot{}, held: map[int]*plan.Slot{}, last: map[int]chan struct{}{}, spaces: map[string]chan struct{}{}, done: map[string]int{}}
 }
 
-// start an operation. It waits while too many have not ended.
+// start starts an operation. It waits while too many have not ended.
 func (d *driver) start(ctx context.Context, op plan.Op) {
 	select {
 	case d.begun <- struct{}{}:
@@ -76,7 +75,7 @@ func (d *driver) start(ctx context.Context, op plan.Op) {
 	})
 }
 
-// enqueue an operation, and return those that it comes after.
+// enqueue adds an operation, and returns the ends of those that must come before it.
 func (d *driver) enqueue(op plan.Op, ended chan struct{}) (after []chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,7 +106,7 @@ func (d *driver) enqueue(op plan.Op, ended chan struct{}) (after []chan struct{}
 	return after
 }
 
-// carryOut an operation, however long the API servers are away.
+// carryOut carries an operation out. It retries while the API servers are away, for up to patience.
 func (d *driver) carryOut(ctx context.Context, op plan.Op) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -120,7 +119,7 @@ func (d *driver) carryOut(ctx context.Context, op plan.Op) {
 			continue
 		}
 		if bare(err) && op.Verb == plan.Create && op.Slot.Kind.Custom && tries < 4 {
-			_ = d.define(ctx, op.Slot.Kind) // lost by a restore, or news to this API server: the next attempt tells
+			_ = d.define(ctx, op.Slot.Kind) // lost by a restore, or new here: the next attempt shows
 			continue
 		}
 		switch code := codeOf(err); {
@@ -141,7 +140,7 @@ func (d *driver) carryOut(ctx context.Context, op plan.Op) {
 	d.done[word]++
 }
 
-// attempt an operation once.
+// attempt tries an operation once.
 func (d *driver) attempt(ctx context.Context, op plan.Op) error {
 	d.quiet.RLock()
 	defer d.quiet.RUnlock()
@@ -177,7 +176,7 @@ func (d *driver) attempt(ctx context.Context, op plan.Op) error {
 
 func mark(op plan.Op) object { return object{oracle.MarkAnnotation: fmt.Sprint(op.N)} }
 
-// versions asks for each version of a kind until one is served.
+// versions sends a request for each version of a kind until one is served.
 func (d *driver) versions(ctx context.Context, method string, k *plan.Kind, path func(version int) string, in, out any) (err error) {
 	for v := range k.Versions {
 		body := in
@@ -225,7 +224,7 @@ func (d *driver) know(s *plan.Slot, uid string) {
 	d.uids[s.ID] = uid
 }
 
-// uid of the last object in a slot; one that never was if there was none.
+// uid returns the UID of the last object in a slot. If there was none, the UID is of no object.
 func (d *driver) uid(s *plan.Slot) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -250,12 +249,13 @@ func (d *driver) references(op plan.Op) []object {
 	return refs
 }
 
-// patch the metadata of an object. The UID in it makes it that very one.
+// patch patches the metadata of an object. The UID in the patch limits it to that very object.
 func (d *driver) patch(ctx context.Context, op plan.Op, metadata object) error {
 	return d.versions(ctx, http.MethodPatch, op.Slot.Kind, op.Slot.Path, object{"metadata": metadata}, nil)
 }
 
-// finish writes the status that says so, or renews a Lease. The UID in each patch makes it that very object's.
+// finish writes the status of an ended object, or renews a Lease. The UID in each patch limits it
+// to that very object.
 func (d *driver) finish(ctx context.Context, op plan.Op) error {
 	for _, c := range op.Changes(time.Now(), d.certificate) {
 		c.Patch["metadata"] = object{"uid": d.uid(op.Slot)}
@@ -281,7 +281,7 @@ func (d *driver) remove(ctx context.Context, s *plan.Slot, policy string) error 
 	return err
 }
 
-// lift takes the finalizers of others off.
+// lift removes the foreign finalizers.
 func (d *driver) lift(ctx context.Context, op plan.Op) error {
 	var now answer
 	if err := d.versions(ctx, http.MethodGet, op.Slot.Kind, op.Slot.Path, nil, &now); err != nil {
@@ -300,7 +300,7 @@ func (d *driver) lift(ctx context.Context, op plan.Op) error {
 	return d.patch(ctx, op, object{"uid": now.Metadata.UID, "resourceVersion": now.Metadata.ResourceVersion, "finalizers": rest, "annotations": mark(op)})
 }
 
-// define a kind, and wait until it is served.
+// define defines a kind, and waits until it is served.
 func (d *driver) define(ctx context.Context, k *plan.Kind) error {
 	err := d.client.ask(ctx, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", k.Definition(func(string) bool { return true }), nil)
 	if err != nil && codeOf(err) != http.StatusConflict {
@@ -312,7 +312,7 @@ func (d *driver) define(ctx context.Context, k *plan.Kind) error {
 	})
 }
 
-// restored takes over which objects there are, by etcd's keys.
+// restored takes over the UIDs of the objects that exist after a restore, by etcd's keys.
 func (d *driver) restored(uids map[string]string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -323,7 +323,7 @@ func (d *driver) restored(uids map[string]string) {
 	}
 }
 
-// key of what is in a slot, in etcd.
+// key returns the key in etcd of the object in a slot.
 func key(s *plan.Slot) string {
 	k := registry
 	if s.Kind.Outside {
@@ -333,7 +333,7 @@ func key(s *plan.Slot) string {
 		k += s.Kind.Group + "/"
 	}
 	if s.Kind.Kind == "Node" {
-		k += "minions/" // as they were called first
+		k += "minions/" // the former name of Nodes
 	} else {
 		k += s.Kind.Resource + "/"
 	}
@@ -343,7 +343,7 @@ func key(s *plan.Slot) string {
 	return k + s.Name
 }
 
-// liftAll takes off every finalizer of others that is there.
+// liftAll removes every foreign finalizer.
 func (d *driver) liftAll(ctx context.Context, n int) error {
 	d.mu.Lock()
 	var held []*plan.Slot

@@ -43,14 +43,14 @@ type header struct {
 	Revision int64 `json:",string"`
 }
 
-// revision is etcd's now.
+// revision returns etcd's present revision.
 func (e *etcd) revision(ctx context.Context) (int64, error) {
 	var out struct{ Header header }
 	err := e.call(ctx, "/v3/kv/range", object{"key": []byte("a"), "count_only": true}, &out)
 	return out.Header.Revision, err
 }
 
-// objects are all that the API servers have stored, at one revision.
+// objects returns all that the API servers have stored, at one revision.
 func (e *etcd) objects(ctx context.Context) (rev int64, objects []*oracle.Object, err error) {
 	from, end := []byte(registry), []byte("/registry0")
 	for {
@@ -81,7 +81,7 @@ func (e *etcd) objects(ctx context.Context) (rev int64, objects []*oracle.Object
 	}
 }
 
-// decode an object; nil if it is none, such as a range of ports.
+// decode decodes an object. It returns nil for a value that is none, such as a range of ports.
 func decode(kv pair) (*oracle.Object, error) {
 	key := string(kv.Key)
 	if !strings.HasPrefix(key, registry) {
@@ -94,7 +94,7 @@ func decode(kv pair) (*oracle.Object, error) {
 	return x, err
 }
 
-// compact has etcd forget all before a revision.
+// compact makes etcd forget all before a revision.
 func (e *etcd) compact(ctx context.Context, rev int64) error {
 	return e.call(ctx, "/v3/kv/compaction", object{"revision": rev, "physical": true}, nil)
 }
@@ -103,7 +103,7 @@ func (e *etcd) defragment(ctx context.Context) error {
 	return e.call(ctx, "/v3/maintenance/defragment", object{}, nil)
 }
 
-// feed tells the oracle of everything from a revision on, until ctx ends.
+// feed reports everything from a revision on to the oracle, until ctx ends.
 func (e *etcd) feed(ctx context.Context, from int64, o *oracle.Oracle) error {
 	everything := []byte{0}
 	body, err := json.Marshal(object{"create_request": object{"key": everything, "range_end": everything, "start_revision": from}})
@@ -164,7 +164,7 @@ func tell(o *oracle.Oracle, now time.Time, deleted bool, kv pair) error {
 	return nil
 }
 
-// watcher feeds the oracle, epoch by epoch.
+// watcher feeds the oracle, one epoch after the other.
 type watcher struct {
 	etcd   *etcd
 	oracle *oracle.Oracle
@@ -173,7 +173,7 @@ type watcher struct {
 	stop   func()
 }
 
-// begin an epoch with what is there now.
+// begin begins an epoch with what etcd has now.
 func (w *watcher) begin() error {
 	rev, objects, err := w.etcd.objects(w.ctx)
 	if err != nil {
@@ -206,10 +206,10 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) { return done() })
 }
 
-// sleep says whether it was as long as it should be.
+// sleep reports whether it slept for the whole time.
 func sleep(ctx context.Context, d time.Duration) bool { return benchmark.Pause(ctx, d) == nil }
 
-// replace puts a copy of etcd's directory where it was.
+// replace puts a copy of the backup in place of etcd's directory.
 func replace(dir, backup string) error {
 	return errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(backup)), os.Chmod(dir, 0o700))
 }

@@ -22,8 +22,8 @@ const (
 	outsideKey    = "/outside/"
 )
 
-// extend starts another API server behind the aggregator, whose objects the oracle
-// hears of from itself. What it says to others may be false.
+// extend starts another API server behind the aggregator. That server reports its changes to the
+// oracle directly, because its answers to clients may be false.
 func (b *fixture) extend(ctx context.Context) (err error) {
 	b.outside = make(chan func(), 1<<16)
 	if b.extension, err = extension.New(b.cp.Authority(), extension.Config{Group: "ext.example.com", Changed: b.heard}); err != nil {
@@ -42,7 +42,7 @@ func (b *fixture) extend(ctx context.Context) (err error) {
 	return nil
 }
 
-// heard tells the oracle of a change.
+// heard reports a change to the oracle.
 func (b *fixture) heard(resource string, o extension.Object, gone bool) {
 	x := &oracle.Object{Key: outsideKey + resource + "/" + o.Namespace + "/" + o.Name, APIVersion: "ext.example.com/v1", Kind: "Thing",
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID, Finalizers: o.Finalizers, Terminating: o.Deleting}
@@ -52,7 +52,7 @@ func (b *fixture) heard(resource string, o extension.Object, gone bool) {
 	b.outside <- b.oracle.Outside(time.Now(), x, gone)
 }
 
-// judge each change outside once the oracle knows all of etcd up to it.
+// judge judges each change outside once the oracle knows all of etcd up to it.
 func (b *fixture) judge(ctx context.Context) {
 	for {
 		select {
@@ -73,11 +73,11 @@ func (b *fixture) judge(ctx context.Context) {
 	}
 }
 
-// errTooLate is about what is not there any more.
+// errTooLate is the error for an object that is gone or was replaced.
 var errTooLate = &peers.StatusError{Code: http.StatusConflict, Body: "there is another, or none"}
 
-// createOutside makes an object in the extension server's own store, whatever it says
-// to others at this moment.
+// createOutside makes an object in the extension server's own store, whatever the server answers to
+// clients at this moment.
 func (d *driver) createOutside(op plan.Op) error {
 	s := op.Slot
 	if o, found := d.extension.Get(s.Kind.Resource, s.Namespace, s.Name); found {
@@ -123,8 +123,7 @@ func (d *driver) liftOutside(s *plan.Slot) error {
 	})
 }
 
-// changeOutside changes an object, and takes it away if it is deleted and nothing
-// holds it.
+// changeOutside changes an object, and removes it if it is deleted and has no finalizers.
 func (d *driver) changeOutside(s *plan.Slot, uid string, change func(*extension.Object)) error {
 	gone, is := false, false
 	d.extension.Change(s.Kind.Resource, s.Namespace, s.Name, func(o *extension.Object) {
@@ -143,7 +142,7 @@ func (d *driver) changeOutside(s *plan.Slot, uid string, change func(*extension.
 	return nil
 }
 
-// extensionFault has the extension server misbehave in one way or two.
+// extensionFault makes the extension server misbehave in one way or two.
 func (f *faults) extensionFault(ctx context.Context, x plan.Fault) error {
 	all := extension.All()
 	fault := all[x.Which%len(all)] | all[x.Which/len(all)%len(all)]
@@ -163,7 +162,7 @@ func (f *faults) extensionRestarted(context.Context, plan.Fault) error {
 	return nil
 }
 
-// extensionAway takes the extension server's types out of discovery.
+// extensionAway removes the extension server's types from discovery for a while.
 func (f *faults) extensionAway(ctx context.Context, x plan.Fault) error {
 	i := f.hidden.begin(time.Now())
 	defer func() { f.hidden.end(i, time.Now()) }()
@@ -174,7 +173,7 @@ func (f *faults) extensionAway(ctx context.Context, x plan.Fault) error {
 	return f.announce(ctx)
 }
 
-// announce registers the extension server, unless it is.
+// announce registers the extension server, unless it is registered.
 func (f *faults) announce(ctx context.Context) error {
 	ctx, cancel := healed(ctx)
 	defer cancel()

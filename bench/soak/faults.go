@@ -16,7 +16,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/socketrelay"
 )
 
-// faults injects those of one sort, one after the other.
+// faults injects faults. Each run injects those of one sort, one after the other.
 type faults struct {
 	*fixture
 	first int // the number of the first operation
@@ -40,7 +40,7 @@ func newFaults(b *fixture, first int) *faults {
 	return f
 }
 
-// run injects faults until ctx ends; each is healed before it returns.
+// run injects faults until ctx ends. It repairs each before it returns.
 func (f *faults) run(ctx context.Context, source *plan.Faults) error {
 	for {
 		next := source.Next()
@@ -59,7 +59,7 @@ func (f *faults) run(ctx context.Context, source *plan.Faults) error {
 	}
 }
 
-// inject one, and mend it.
+// inject injects one fault and repairs it.
 func (f *faults) inject(ctx context.Context, x plan.Fault) error {
 	if slices.Contains(plan.Outages, x.Kind) {
 		i := f.outages.begin(time.Now())
@@ -74,7 +74,7 @@ func (f *faults) counts() map[string]int {
 	return maps.Clone(f.count)
 }
 
-// healed is a context for what mends a fault, which is done even at the end.
+// healed returns a context for the repair of a fault, which must be done even at the end.
 func healed(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(context.WithoutCancel(ctx), 2*time.Minute, errors.New("a fault could not be mended"))
 }
@@ -89,7 +89,7 @@ func (f *faults) allKilled(ctx context.Context, x plan.Fault) error {
 	return f.without(ctx, x, f.apiServers()...)
 }
 
-// without some components for a while.
+// without stops some components for a while.
 func (f *faults) without(ctx context.Context, x plan.Fault, down ...*peers.Component) error {
 	for _, c := range down {
 		if err := c.Kill(); err != nil {
@@ -123,7 +123,7 @@ func paused(ctx context.Context, c *peers.Component, lasts time.Duration) error 
 	return c.Resume()
 }
 
-// cut one direction of the connections of one controller, or of both.
+// cut holds one direction of the connections of one controller, or of both.
 func (f *faults) cut(ctx context.Context, x plan.Fault) error {
 	d := socketrelay.ToServer
 	if x.Kind == "cut-to-client" {
@@ -139,7 +139,7 @@ func (f *faults) cut(ctx context.Context, x plan.Fault) error {
 	sleep(ctx, 3*x.Lasts)
 	for _, c := range cut {
 		if x.Which%2 == 0 {
-			c.relay.Cut() // as by a firewall that forgot them
+			c.relay.Cut() // as by a firewall that has lost their state
 		}
 		c.relay.Release(d)
 	}
@@ -153,7 +153,7 @@ func (f *faults) reset(context.Context, plan.Fault) error {
 	return nil
 }
 
-// leads waits for somebody who does.
+// leads waits until a controller leads, and calls do with it.
 func (f *faults) leads(ctx context.Context, do func(*controller)) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -163,7 +163,7 @@ func (f *faults) leads(ctx context.Context, do func(*controller)) error {
 			do(c)
 		}
 		return err == nil, nil
-	}) // nobody leads: then nobody can be disturbed
+	}) // without a leader there is nothing to disturb
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (f *faults) leaderKilled(ctx context.Context, _ plan.Fault) error {
 	return f.leads(ctx, func(c *controller) { c.signal(syscall.SIGKILL) })
 }
 
-// leaderFrozen stops the leader for longer than its lease, and lets it go on.
+// leaderFrozen stops the leader for longer than its lease, and then continues it.
 func (f *faults) leaderFrozen(ctx context.Context, x plan.Fault) error {
 	return f.leads(ctx, func(c *controller) {
 		c.signal(syscall.SIGSTOP)

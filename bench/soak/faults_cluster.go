@@ -15,10 +15,10 @@ const (
 	definitionPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 )
 
-// throttled has the API servers say 429 to each request of the collector; every
-// second time to the renewals of its Lease, too.
+// throttled makes the API servers answer each request of the collector with 429. Every second time
+// they also do so for the renewals of its Lease.
 func (f *faults) throttled(ctx context.Context, x plan.Fault) error {
-	precedence := 200 // behind the schema of its Lease
+	precedence := 200 // after the schema of its Lease
 	if x.Which%2 == 0 {
 		precedence = 100
 	}
@@ -43,8 +43,8 @@ func (f *faults) throttled(ctx context.Context, x plan.Fault) error {
 	return gone(ctx, f.client, flowPath+"prioritylevelconfigurations/soak-none")
 }
 
-// made creates something that may be there. An end of ctx is no error: what follows
-// mends it.
+// made creates an object that may exist. An end of ctx is no error, because the repair that follows
+// removes the object.
 func (f *faults) made(ctx context.Context, path string, o object) error {
 	err := f.client.insist(ctx, http.MethodPost, path, o, nil)
 	if codeOf(err) == http.StatusConflict || ctx.Err() != nil {
@@ -79,7 +79,7 @@ func (f *faults) withdrawn(ctx context.Context, x plan.Fault) error {
 	return f.serve(ctx, k, func(string) bool { return true })
 }
 
-// serve some versions of a type. One that is not defined stays so.
+// serve serves some versions of a type. It does nothing for a type that is not defined.
 func (f *faults) serve(ctx context.Context, k *plan.Kind, served func(string) bool) error {
 	err := f.client.insist(ctx, http.MethodPatch, definitionPath+k.Resource+"."+k.Group,
 		object{"spec": object{"versions": k.Definition(served)["spec"].(object)["versions"]}}, nil)
@@ -89,7 +89,7 @@ func (f *faults) serve(ctx context.Context, k *plan.Kind, served func(string) bo
 	return err
 }
 
-// partial registers an API that nobody serves: discovery is incomplete.
+// partial registers an API that no server serves, so that discovery is incomplete.
 func (f *faults) partial(ctx context.Context, x plan.Fault) error {
 	service := object{"metadata": object{"name": "v1.nobody.example.com"}, "spec": object{"group": "nobody.example.com", "version": "v1",
 		"groupPriorityMinimum": 100, "versionPriority": 1, "insecureSkipTLSVerify": true, "service": object{"namespace": "default", "name": "nobody"}}}
@@ -120,7 +120,7 @@ func (f *faults) normal(ctx context.Context) error {
 	return nil
 }
 
-// several are the types with more than one version.
+// several returns the types with more than one version.
 func several(definitions int) (kinds []*plan.Kind) {
 	for _, k := range plan.Kinds(definitions) {
 		if k.Custom && len(k.Versions) > 1 {

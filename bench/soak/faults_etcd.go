@@ -9,7 +9,7 @@ import (
 	"github.com/ebb-agent/ebb/bench/soak/plan"
 )
 
-// compacted forgets all but the newest state.
+// compacted makes etcd forget all but the newest state.
 func (f *faults) compacted(ctx context.Context, _ plan.Fault) error {
 	ctx, cancel := healed(ctx)
 	defer cancel()
@@ -26,8 +26,8 @@ func (f *faults) defragmented(ctx context.Context, _ plan.Fault) error {
 	return f.watcher.etcd.defragment(ctx)
 }
 
-// restored puts etcd back to what it was before the fault began, with all API
-// servers down, as etcd's manual says. Its revisions go backwards.
+// restored restores etcd to its state before the fault began, with all API servers down, as etcd's
+// manual says. Its revisions go backwards.
 func (f *faults) restored(ctx context.Context, x plan.Fault) error {
 	backup, err := f.backup()
 	if err != nil {
@@ -36,8 +36,8 @@ func (f *faults) restored(ctx context.Context, x plan.Fault) error {
 	sleep(ctx, x.Lasts)
 	ctx, cancel := healed(ctx)
 	defer cancel()
-	// Nothing of the soak's own is on its way meanwhile, and it knows the UIDs that
-	// are there afterwards.
+	// No request of the driver is in flight during the restore, and the driver knows the UIDs that
+	// exist afterwards.
 	f.driver.quiet.Lock()
 	defer f.driver.quiet.Unlock()
 	if err := errors.Join(f.cp.ControllerManager.Kill(), f.cp.APIServer.Kill(), f.second.Kill()); err != nil {
@@ -62,11 +62,11 @@ func (f *faults) restored(ctx context.Context, x plan.Fault) error {
 	if err := f.cp.ControllerManager.Start(ctx); err != nil {
 		return err
 	}
-	return f.normal(ctx) // a condition of then may have come back
+	return f.normal(ctx) // a condition of that time may be back
 }
 
-// backup copies what etcd has. It is stopped meanwhile, so that the copy is as a
-// crash would leave it.
+// backup copies etcd's directory. etcd is paused during that, so that the copy is as a crash would
+// leave it.
 func (f *faults) backup() (string, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(f.dir), "ebb-soak-etcd-")
 	if err != nil {

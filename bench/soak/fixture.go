@@ -32,16 +32,16 @@ type fixture struct {
 	watcher     *watcher
 	oracle      *oracle.Oracle
 	outages     outages // of processes and connections
-	hidden      outages // of the extension server, that hide objects
+	hidden      outages // of the extension server, which hide objects
 	driver      *driver
 	log         *os.File
 	webhook     *webhook
 	controllers []*controller
 	extension   *extension.Server
-	announced   object      // how the extension server is
-	outside     chan func() // judge what changed there
+	announced   object      // the APIService of the extension server
+	outside     chan func() // each judges a change there
 	judging     sync.WaitGroup
-	told        int // violations
+	told        int // violations that were reported
 	backups     []string
 
 	failure func(error) // ends the soak
@@ -65,7 +65,7 @@ func makeBed(ctx context.Context, o options, failure func(error)) (_ *fixture, e
 	if b.log, err = os.Create(filepath.Join(b.dir, "operations.log")); err != nil {
 		return b, err
 	}
-	// Objects are stored as JSON, so that the oracle needs nothing of Kubernetes.
+	// Objects are stored as JSON, so that the oracle needs no code of Kubernetes.
 	if b.cp, err = peers.StartControlPlane(ctx, peers.Config{Name: fmt.Sprintf("soak-%d", os.Getpid()), Audit: true, ControllerManager: true,
 		APIServerArgs:         []string{"--storage-media-type=application/json", "--disable-admission-plugins=ServiceAccount"},
 		ControllerManagerArgs: []string{"--controllers=namespace-controller,persistentvolume-protection-controller", "--kube-api-qps=500", "--kube-api-burst=500"}}); err != nil {
@@ -99,7 +99,7 @@ func makeBed(ctx context.Context, o options, failure func(error)) (_ *fixture, e
 
 func (b *fixture) secondAudit() string { return filepath.Join(b.cp.Dir(), "logs", "audit-2.log") }
 
-// ours says which objects only the soak makes.
+// ours returns a function that reports whether only the soak makes an object.
 func ours(kinds map[oracle.Kind]bool) func(*oracle.Object) bool {
 	return func(x *oracle.Object) bool {
 		_, made := kinds[oracle.Kind{APIVersion: x.APIVersion, Kind: x.Kind}]
@@ -107,16 +107,17 @@ func ours(kinds map[oracle.Kind]bool) func(*oracle.Object) bool {
 	}
 }
 
-// unseen says whether the controllers may not have seen an object. One that its server
-// hides is not seen however old it is: who begins to lead then never heard of it.
+// unseen reports whether the controllers may not have seen an object. They may not have seen an
+// object that its server hides, however old it is: a new leader has never received it.
 func (b *fixture) unseen(x *oracle.Object, written, now time.Time) bool {
 	return b.outages.unseen(written, now) || x.Outside && b.hidden.lately(now)
 }
 
-// elsewhere says which types the extension server serves.
+// elsewhere reports whether the extension server serves a type.
 func elsewhere(k oracle.Kind) bool { return k.Kind == "Thing" }
 
-// known are the versions that are served now and then.
+// known returns the versions that are served at least now and then, and whether their objects have
+// namespaces.
 func known(definitions int) map[oracle.Kind]bool {
 	kinds := map[oracle.Kind]bool{{APIVersion: "v1", Kind: "ServiceAccount"}: true, {APIVersion: "v1", Kind: "Namespace"}: false}
 	for _, k := range plan.Kinds(definitions) {
@@ -157,7 +158,7 @@ func (b *fixture) close() error {
 	return errors.Join(errs...)
 }
 
-// populate makes definitions, namespaces and the first objects.
+// populate creates definitions, namespaces and the first objects.
 func (b *fixture) populate(ctx context.Context, g *plan.Generator) error {
 	for _, file := range []string{"00-namespace.yaml", "enforce/controller-rbac.yaml", "controller/flowschema.yaml"} {
 		if err := b.cp.Apply(ctx, filepath.Join(b.deploy, file)); err != nil {
@@ -198,8 +199,8 @@ func (d *driver) ended(how string) int {
 	return d.done[how]
 }
 
-// startControllers runs two of them until ctx ends, the second one with a wrong
-// clock, and waits until one has read everything.
+// startControllers runs two controllers until ctx ends, the second one with a wrong clock. It waits
+// until the leader has read everything.
 func (b *fixture) startControllers(ctx context.Context, group *sync.WaitGroup, offset time.Duration) error {
 	token, err := b.token(ctx)
 	if err != nil {
@@ -244,7 +245,7 @@ func (b *fixture) startControllers(ctx context.Context, group *sync.WaitGroup, o
 	})
 }
 
-// token of the controllers' service account, for longer than the soak.
+// token returns a token of the controllers' service account that is valid for longer than the soak.
 func (b *fixture) token(ctx context.Context) (string, error) {
 	var answer struct{ Status struct{ Token string } }
 	err := b.client.insist(ctx, http.MethodPost, "/api/v1/namespaces/ebb-system/serviceaccounts/ebb-controller/token", object{

@@ -1,6 +1,6 @@
-// Command soak has two ebb-controllers collect in a cluster in which everything goes
-// wrong: operations and faults at random, made up from one seed, beside real API
-// servers and a real etcd. An oracle that watches etcd judges what became of it.
+// Command soak runs two ebb-controllers in a cluster in which everything goes wrong. Random
+// operations and faults, all generated from one seed, disturb real API servers and a real etcd. An
+// oracle that watches etcd judges what the controllers did.
 package main
 
 import (
@@ -60,7 +60,7 @@ func main() {
 	})
 }
 
-// run does all of it; what it started is gone when it returns.
+// run runs the whole soak. All that it started is gone when it returns.
 func run(ctx context.Context, o options) (err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -87,8 +87,8 @@ func run(ctx context.Context, o options) (err error) {
 	return errors.Join(err, b.verdict(f))
 }
 
-// endure makes the cluster and the controllers, has everything go wrong, and waits
-// until all is done.
+// endure makes the cluster and the controllers, runs operations and faults, and waits until nothing
+// is outstanding.
 func (b *fixture) endure(ctx context.Context, f *figures) error {
 	generator := plan.New(b.seed, b.definitions)
 	benchmark.Say("making %d definitions and %d objects", b.definitions, b.objects)

@@ -8,11 +8,11 @@ import (
 const (
 	// usual is how late a watch may be although nothing is wrong.
 	usual = 10 * time.Second
-	// healing is how long after an outage the collector may not have noticed all.
+	// healing is how long after an outage the collector may not yet have received all events.
 	healing = 45 * time.Second
 )
 
-// outages are when connections or processes were at fault.
+// outages are the times in which connections or processes were at fault.
 type outages struct {
 	mu   sync.Mutex
 	list []outage
@@ -33,9 +33,9 @@ func (o *outages) end(i int, now time.Time) {
 	o.list[i].ended = now
 }
 
-// unseen says whether the collector may not have seen at a time what was written at
-// another: it was written a moment ago, or an outage began before it was sure to be
-// seen and has not healed.
+// unseen reports whether the collector may, at now, not have seen what was written at the time
+// written. Either that was a moment ago, or an outage began before it was sure to be seen and has
+// not healed.
 func (o *outages) unseen(written, now time.Time) bool {
 	if now.Sub(written) < usual {
 		return true
@@ -54,7 +54,7 @@ func (o *outages) unseen(written, now time.Time) bool {
 	return false
 }
 
-// lately says whether there is an outage, or one has not healed.
+// lately reports whether there is an outage, or one has not healed.
 func (o *outages) lately(now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// figures go to soak-cluster.json.
+// figures are written to soak-cluster.json.
 type figures struct {
 	Seed       uint64         `json:"seed"`
 	Duration   float64        `json:"duration_s"`
@@ -46,7 +46,7 @@ type figures struct {
 	RSS         float64 `json:"rss_mib_max"`
 }
 
-// rage has operations and faults go on for as long as it was asked for.
+// rage runs operations and faults for as long as the options say.
 func (b *fixture) rage(ctx context.Context, g *plan.Generator, f *figures) error {
 	first := int(b.driver.next.Load())
 	if b.plant {
@@ -93,7 +93,7 @@ func (b *fixture) rage(ctx context.Context, g *plan.Generator, f *figures) error
 	return errors.Join(append(errs, ctx.Err())...)
 }
 
-// wanted are the faults that were asked for.
+// wanted returns the faults that the options ask for.
 func (b *fixture) wanted(kinds []string) []string {
 	if b.only == "" {
 		return kinds
@@ -101,7 +101,7 @@ func (b *fixture) wanted(kinds []string) []string {
 	return slices.DeleteFunc(slices.Clone(kinds), func(k string) bool { return !slices.Contains(strings.Split(b.only, ","), k) })
 }
 
-// wrong is done on purpose, and the oracle is not told of it.
+// wrong deletes an object whose owner lives, on purpose, and does not announce this to the oracle.
 func (b *fixture) wrong(ctx context.Context) error {
 	const path = "/api/v1/namespaces/soak-0/configmaps"
 	var owner answer
@@ -115,8 +115,8 @@ func (b *fixture) wrong(ctx context.Context) error {
 	return b.client.insist(ctx, http.MethodDelete, path+"/soak-planted", nil, nil)
 }
 
-// watch looks for violations, and at the controllers' memory, until ctx ends. It also writes the inventory
-// and confirms restores.
+// watch reports violations and measures the controllers' memory, until ctx ends. It also writes the
+// inventory and confirms restores.
 func (b *fixture) watch(ctx context.Context) {
 	var volumes []string
 	for n := 1; sleep(ctx, 500*time.Millisecond); n++ {
@@ -141,7 +141,7 @@ func (b *fixture) watch(ctx context.Context) {
 	}
 }
 
-// account counts what it took.
+// account computes the figures of the whole soak.
 func (b *fixture) account(f *figures) error {
 	counts := b.oracle.Counts()
 	f.Deletions, f.Changes, f.Ended, f.Collected, f.Raced, f.Unseen = counts.Deletions, counts.Changes, counts.Ended, counts.Collected, counts.Raced, counts.Unseen
@@ -177,7 +177,7 @@ func (b *fixture) account(f *figures) error {
 	return nil
 }
 
-// verdict on the whole.
+// verdict returns an error that names all that is wrong, or nil.
 func (b *fixture) verdict(f figures) error {
 	var wrong []string
 	for _, c := range []struct {
@@ -200,7 +200,7 @@ func (b *fixture) verdict(f figures) error {
 	return nil
 }
 
-// keepLogs copies what tells how it came, and the histories of what is wrong.
+// keepLogs saves the logs, and the histories of all that is wrong or outstanding.
 func (b *fixture) keepLogs() error {
 	dir := filepath.Join(b.keep, fmt.Sprintf("seed-%d-%s", b.seed, time.Now().Format("0102-150405")))
 	if err := os.MkdirAll(dir, 0o755); err != nil {

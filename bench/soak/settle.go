@@ -9,7 +9,7 @@ import (
 	"github.com/ebb-agent/ebb/bench/soak/oracle"
 )
 
-// settle waits until nothing is outstanding, now that nothing is at fault any more.
+// settle waits until nothing is outstanding, after the last fault.
 func (b *fixture) settle(ctx context.Context, f *figures) error {
 	benchmark.Say("the last fault is over; lifting the finalizers of others")
 	if err := b.driver.liftAll(ctx, int(b.driver.next.Load())); err != nil {
@@ -46,23 +46,22 @@ func (b *fixture) settle(ctx context.Context, f *figures) error {
 	}
 }
 
-// list names some, with their histories.
+// list prints some, with their histories.
 func (b *fixture) list(word string, due []oracle.Due, most int) {
 	for _, d := range due[:min(most, len(due))] {
 		benchmark.Say("%s %s %s\n%s", word, d.What, d.Name, b.oracle.History(d.UID))
 	}
 }
 
-// remainder is what was outstanding at the last look, and since when each was: what a
-// cascade comes to later is due later.
+// remainder is what was outstanding at the last look, and since when. Each has its own time,
+// because a cascade reaches some objects later.
 type remainder struct {
 	since             map[oracle.Due]time.Time
 	late, lateOutside time.Duration
 }
 
-// look takes what is outstanding now, and tells what is to be waited for and what has
-// been outstanding for too long. What has to do with another API server has a bound of
-// its own; 0 leaves it out.
+// look records what is outstanding now. It returns what to wait for, and what has been outstanding
+// for too long. What depends on another API server has a bound of its own; 0 leaves it out.
 func (r *remainder) look(now time.Time, due []oracle.Due, bound, outside time.Duration) (waits, missed []oracle.Due) {
 	since := make(map[oracle.Due]time.Time, len(due))
 	for _, d := range due {

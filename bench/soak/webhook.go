@@ -15,7 +15,7 @@ const (
 	webhookPath   = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 )
 
-// refusals are what a webhook says to the collector.
+// refusals are a webhook's answers to the collector.
 var refusals = []object{
 	{"code": 403, "reason": "Forbidden", "message": "no"},
 	{"code": 404, "reason": "NotFound", "message": "not found"},
@@ -25,8 +25,7 @@ var refusals = []object{
 	{"code": 200, "status": "Success", "message": "deleted"},
 }
 
-// webhook refuses the collector's changes, or breaks them: then the API server
-// answers 500.
+// webhook refuses the collector's changes, or breaks, so that the API server answers 500.
 type webhook struct {
 	server *httptest.Server
 	breaks atomic.Bool
@@ -63,7 +62,7 @@ func (w *webhook) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 		for k, v := range refusals[int(w.which.Load())%len(refusals)] {
 			status[k] = v
 		}
-		if status["code"] == 404 || status["code"] == 410 { // as like to the API server's own as can be
+		if status["code"] == 404 || status["code"] == 410 { // as like the API server's own answer as possible
 			status["details"] = object{"name": r.Name, "kind": r.Resource.Resource}
 			status["message"] = r.Resource.Resource + ` "` + r.Name + `" not found`
 		}
@@ -75,10 +74,10 @@ func (w *webhook) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 		return
 	}
 	out.Header().Set("Content-Type", "application/json")
-	_, _ = out.Write(data) // the API server's to complain
+	_, _ = out.Write(data) // the API server reports a failure
 }
 
-// install has the API servers ask it about some types.
+// install makes the API servers ask the webhook about some types.
 func (w *webhook) install(ctx context.Context, c *client, authority []byte) error {
 	rule := func(group string, resources ...string) object {
 		return object{"operations": []string{"DELETE", "UPDATE"}, "apiGroups": []string{group}, "apiVersions": []string{"*"}, "resources": resources}
@@ -97,7 +96,7 @@ func (w *webhook) remove(ctx context.Context, c *client) error {
 	return gone(ctx, c, webhookPath+"/soak")
 }
 
-// gone deletes something that may have gone already.
+// gone deletes an object that may not exist.
 func gone(ctx context.Context, c *client, path string) error {
 	err := c.insist(ctx, http.MethodDelete, path, nil, nil)
 	if codeOf(err) == http.StatusNotFound {

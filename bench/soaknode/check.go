@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// check asks the node and the agent after step n.
+// check compares the node and the agent with the oracle after step n.
 func (d *driver) check(ctx context.Context, n int) error {
 	asked := time.Now()
 	have, err := d.present(ctx)
@@ -29,11 +29,11 @@ func (d *driver) check(ctx context.Context, n int) error {
 
 func (d *driver) checkLastUse(ctx context.Context, have []string) {
 	asked := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, time.Second) // the node's life goes on
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // do not hold up the next steps
 	defer cancel()
 	e, err := d.explained(ctx)
 	if err != nil {
-		return // readiness tells of it
+		return // readiness shows it
 	}
 	for _, i := range e.Images {
 		if !slices.Contains(have, i.ID) {
@@ -47,7 +47,7 @@ func (d *driver) checkLastUse(ctx context.Context, have []string) {
 	}
 }
 
-// checkRuns runs an image that is listed. One that goes at this moment is no violation.
+// checkRuns runs a listed image. It is no violation if the image is removed at that moment.
 func (d *driver) checkRuns(ctx context.Context) error {
 	p, err := d.there(ctx)
 	if p == nil {

@@ -29,7 +29,8 @@ const (
 	podsPath    = "/api/v1/namespaces/default/pods"
 )
 
-// driver does one step after the other, so that what is true is known at each moment.
+// driver makes one step after the other, so that the true state of the node is known at each
+// moment.
 type driver struct {
 	*fixture
 	random *rand.Rand
@@ -38,12 +39,12 @@ type driver struct {
 	failed []failed
 	pods   []pod
 	serial int   // of containers and pods
-	filled int64 // bytes of no image
+	filled int64 // bytes that belong to no image
 	steps  map[string]int
 	faults map[string]int
 	cut    map[string]bool // images whose latest import failed, perhaps in the middle of a layer
-	fault  *fault          // that is on
-	next   int             // the step at which the next one begins
+	fault  *fault          // the present one
+	next   int             // the step at which the next fault begins
 	behind time.Duration   // how far the wall clock is behind the agent's
 }
 
@@ -94,7 +95,7 @@ func imageOf(n, revision int) node.Image {
 	return i
 }
 
-// run makes steps until a time, and judges after each.
+// run makes steps until this time, and checks after each.
 func (d *driver) run(ctx context.Context, until time.Time) error {
 	for n := 0; ctx.Err() == nil && time.Now().Before(until); n++ {
 		d.deleteFailed(ctx)
@@ -116,13 +117,14 @@ func (d *driver) run(ctx context.Context, until time.Time) error {
 	return d.endFault(context.WithoutCancel(ctx))
 }
 
-// expected errors come from an image that goes while something is made of it, and from
-// a disk that is full.
+// expected reports whether an error is expected. Such errors come from an image that is removed
+// while something is made of it, and from a full disk.
 func (d *driver) expected(err error) bool {
 	return errdefs.IsNotFound(err) || full(err)
 }
 
-// full: overlayfs is mounted read-only where it finds no room for what it needs itself.
+// full reports whether an error comes from a full disk. overlayfs is mounted read-only if it finds
+// no room for its own files.
 func full(err error) bool {
 	return strings.Contains(err.Error(), "no space left on device") || strings.Contains(err.Error(), "read-only file system")
 }
@@ -161,7 +163,7 @@ func (d *driver) pullOne(ctx context.Context, p *pulled) error {
 	return nil
 }
 
-// there picks an image that is on the node; nil if none is.
+// there returns a random image that is on the node, or nil if there is none.
 func (d *driver) there(ctx context.Context) (*pulled, error) {
 	have, err := d.present(ctx)
 	if err != nil {
@@ -179,7 +181,7 @@ func (d *driver) there(ctx context.Context) (*pulled, error) {
 	return list[d.random.IntN(len(list))], nil
 }
 
-// job is a container that ends at once and is deleted.
+// job runs a container that ends at once, and deletes it.
 func (d *driver) job(ctx context.Context) error {
 	p, err := d.there(ctx)
 	if p == nil {
@@ -207,8 +209,8 @@ func (d *driver) use(ctx context.Context, p *pulled) error {
 	return err
 }
 
-// tried tells of a container that could not be started. It may have run for a moment, whatever
-// the error says, and it uses its image for as long as it cannot be deleted.
+// tried records a container that could not be started. It may have run for a moment, whatever the
+// error says. It uses its image until it can be deleted.
 func (d *driver) tried(ctx context.Context, image string, c *node.Container) {
 	if f := (failed{image, c}); !d.deleted(ctx, f) {
 		d.leave(f)
@@ -234,8 +236,8 @@ func (d *driver) deleted(ctx context.Context, f failed) bool {
 	return err == nil
 }
 
-// lives are what containers do that stay, at speeds made up: %d is in milliseconds or
-// blocks. They keep what they write small: there are many of them.
+// lives are the commands of the containers that stay, at random speeds: %d is in milliseconds. They
+// write little, because there are many of them.
 var lives = []string{
 	"busybox sleep 1000000",
 	"while :; do echo a line of a log; busybox usleep %d000; done",
@@ -305,12 +307,12 @@ func (d *driver) endOne(ctx context.Context, n int) error {
 	}
 	err = d.node.Client().ImageService().Delete(namespaces.WithNamespace(ctx, builder), s.image.Name)
 	if errdefs.IsNotFound(err) {
-		return nil // another container of it has ended before
+		return nil // another container of this image has ended before
 	}
 	return err
 }
 
-// bind has the API server bind a pod to the node that wants an image.
+// bind creates a pod that is bound to the node and needs an image.
 func (d *driver) bind(ctx context.Context) error {
 	if d.cp == nil || !d.cp.APIServer.Running() || len(d.pods) >= 12 {
 		return nil
@@ -341,8 +343,8 @@ func (d *driver) unbind(ctx context.Context) error {
 	return peers.Request(ctx, d.admin, http.MethodDelete, d.cp.URL()+podsPath+"/"+p.name, map[string]any{"gracePeriodSeconds": 0}, nil)
 }
 
-// moveTag gives the name of an image that nobody needs to another image. What had it is
-// taken away by the runtime.
+// moveTag gives the name of an unused image to another image. The runtime removes the image that
+// had the name.
 func (d *driver) moveTag(ctx context.Context) error {
 	n := kept + d.random.IntN(names-kept)
 	p := d.pool[n]
@@ -355,7 +357,8 @@ func (d *driver) moveTag(ctx context.Context) error {
 	return d.pullOne(ctx, p)
 }
 
-// fill writes what is no image's, and leaves so much that images can give way to it.
+// fill writes data that belongs to no image, but so little that removing images can make room for
+// it.
 func (d *driver) fill(context.Context) error {
 	u, err := d.node.Usage()
 	more := int64(1+d.random.IntN(80)) * mib

@@ -16,15 +16,15 @@ import (
 	"github.com/ebb-agent/ebb/tools/agentrun"
 )
 
-// fault is one that is on, while steps go on.
+// fault is a fault that lasts while the driver makes steps.
 type fault struct {
 	kind  string
-	until int // the step after which it is mended
+	until int // the step after which it is repaired
 	mend  func(context.Context) error
-	ended func(time.Time) // tells the oracle
+	ended func(time.Time) // reports its end to the oracle
 }
 
-// turnFault mends what is on when it is time, and begins the next one.
+// turnFault repairs the present fault when it is time, and begins the next one.
 func (d *driver) turnFault(ctx context.Context, n int) error {
 	if d.fault != nil && n >= d.fault.until {
 		if err := d.endFault(ctx); err != nil {
@@ -46,7 +46,7 @@ func (d *driver) turnFault(ctx context.Context, n int) error {
 	}
 	kinds = slices.DeleteFunc(kinds, func(k kind) bool {
 		return d.cp == nil && k.name == "API server away" || d.memory.limit == "" && k.name == "memory limit" ||
-			k.name == "reboot" && d.random.IntN(3) > 0 // it ends all that stays
+			k.name == "reboot" && d.random.IntN(3) > 0 // it ends all containers that stay
 	})
 	k := kinds[d.random.IntN(len(kinds))]
 	benchmark.Say("fault: %s", k.name)
@@ -63,7 +63,7 @@ func (d *driver) turnFault(ctx context.Context, n int) error {
 	return nil
 }
 
-// endFault mends what is on and waits until the agent is ready again.
+// endFault repairs the present fault and waits until the agent is ready again.
 func (d *driver) endFault(ctx context.Context) error {
 	f := d.fault
 	if f == nil {
@@ -101,9 +101,9 @@ func (d *driver) restartAgent(ctx context.Context) (func(context.Context) error,
 	return nil, d.startAgent(ctx)
 }
 
-// setClock moves what the agent wrote by the clock: to the next agent, records that are two
-// days ahead look the same as a clock that was set back by two days. The clock is never ahead
-// of the records: ends of containers would count as later than they were, by design.
+// setClock shifts the times that the agent saved. To the next agent, records that are two days
+// ahead look the same as a clock that was set back by two days. The clock is never ahead of the
+// records, because ends of containers would then count as later than they were, by design.
 func (d *driver) setClock(ctx context.Context) (func(context.Context) error, error) {
 	p := d.running()
 	d.setAgent(nil)
@@ -122,7 +122,7 @@ func (d *driver) setClock(ctx context.Context) (func(context.Context) error, err
 	return nil, d.startAgent(ctx)
 }
 
-// editState changes what the agent has saved, while none runs.
+// editState changes what the agent has saved, while no agent runs.
 func (d *driver) editState(edit func(*state.Records)) error {
 	store, records, aside, err := state.Open(d.config.State.Directory, time.Now())
 	if err != nil {
@@ -135,8 +135,8 @@ func (d *driver) editState(edit func(*state.Records)) error {
 	return errors.Join(store.Save(records), store.Close())
 }
 
-// reboot is all of one but the machine's: every process is killed, what the kernel knew is
-// gone, and the agent finds the state of another boot.
+// reboot does all that a reboot does, except to the machine itself. It kills every process and
+// unloads what the kernel knew, and the agent finds the state of another boot.
 func (d *driver) reboot(ctx context.Context) (func(context.Context) error, error) {
 	p := d.running()
 	d.setAgent(nil)
@@ -162,7 +162,8 @@ func (d *driver) reboot(ctx context.Context) (func(context.Context) error, error
 	return nil, d.startAgent(ctx)
 }
 
-// killContainerd has it back before the next step: nothing can be done without it.
+// killContainerd kills containerd and restarts it before the next step, because no step can do
+// without it.
 func (d *driver) killContainerd(ctx context.Context) (func(context.Context) error, error) {
 	if err := d.node.Kill(); err != nil {
 		return nil, err
@@ -175,7 +176,7 @@ func (d *driver) hang(context.Context) (func(context.Context) error, error) {
 	return func(context.Context) error { d.relay.Thaw(); return nil }, nil
 }
 
-// fillState leaves no room where the agent keeps its state.
+// fillState fills the filesystem of the agent's state.
 func (d *driver) fillState(context.Context) (func(context.Context) error, error) {
 	path := filepath.Join(d.config.State.Directory, "full")
 	f, err := os.Create(path)
@@ -192,8 +193,8 @@ func (d *driver) fillState(context.Context) (func(context.Context) error, error)
 	return func(context.Context) error { return os.Remove(path) }, nil
 }
 
-// fillDisk leaves no room for anybody. The disk is low again when it is over, if there was
-// something to remove.
+// fillDisk fills the whole disk. After the fault the disk is below its low threshold again, if
+// there was something to remove.
 func (d *driver) fillDisk(context.Context) (func(context.Context) error, error) {
 	return func(context.Context) error { return d.node.Unfill("full") }, d.node.FillTo("full", 100)
 }

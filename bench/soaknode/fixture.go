@@ -28,7 +28,7 @@ import (
 const (
 	mib        = 1 << 20
 	nodeName   = "soak-node"
-	minimumAge = 3 * time.Second // an import takes its time
+	minimumAge = 3 * time.Second // an import takes time
 	high, low  = 80, 75
 )
 
@@ -47,9 +47,9 @@ type fixture struct {
 	agent    *agentrun.Process // nil while none runs
 	capacity uint64
 	seen     figures
-	looks    int // at readiness
+	looks    int // requests for /readyz
 	ready    int
-	unready  string // why it was not, the last time
+	unready  string // the latest error of /readyz
 }
 
 func makeBed(ctx context.Context, o options, fs string) (_ *fixture, err error) {
@@ -90,7 +90,7 @@ func makeBed(ctx context.Context, o options, fs string) (_ *fixture, err error) 
 	if b.options.agent, err = b.memory.agentIn(b.node.Dir(), b.options.agent); err != nil {
 		return b, err
 	}
-	ended := b.oracle.OutageBegins(time.Now()) // a start has much to say
+	ended := b.oracle.OutageBegins(time.Now()) // a start logs much
 	err = b.startAgent(ctx)
 	ended(time.Now())
 	return b, err
@@ -123,7 +123,7 @@ func (b *fixture) startAPI(ctx context.Context, name string) (err error) {
 	return err
 }
 
-// startAgent returns when it is ready.
+// startAgent starts the agent and returns when it is ready.
 func (b *fixture) startAgent(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
@@ -140,14 +140,14 @@ func (b *fixture) setAgent(p *agentrun.Process) {
 	b.agent = p
 }
 
-// running is the agent, nil while there is none.
+// running returns the agent, or nil if none runs.
 func (b *fixture) running() *agentrun.Process {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.agent
 }
 
-// changes are lines that tell of a real change.
+// changes are the messages of lines that report a real change.
 var changes = []string{"image removed", "reclaim run ended", "first removal done", "filesystem reached its high threshold", "image kept by the last check",
 	"image was pulled again after its removal", "container removed", "sandbox removed", "logs removed"}
 
@@ -187,7 +187,7 @@ func (b *fixture) explained(ctx context.Context) (page.Images, error) {
 	return p.Images(ctx)
 }
 
-// keepLog copies the agent's log.
+// keepLog saves the agent's log and the violations.
 func (b *fixture) keepLog() error {
 	to := filepath.Join(b.keep, fmt.Sprintf("node-seed-%d-%s", b.seed, time.Now().Format("0102-150405")))
 	if err := os.MkdirAll(to, 0o755); err != nil {

@@ -1,6 +1,5 @@
-// Command soaknode has an ebb-agent work on a throwaway node on which everything
-// happens: containers, pulls, writers and faults at random, made up from one seed. An
-// oracle judges what became of it.
+// Command soaknode runs an ebb-agent on a throwaway node with random containers, pulls, writers and
+// faults, all generated from one seed. An oracle judges what the agent did.
 package main
 
 import (
@@ -99,7 +98,7 @@ func run(ctx context.Context, o options) error {
 	return result.Write(o.results, "soak", map[string]any{"soaks": all})
 }
 
-// soak is one node's life.
+// soak makes a node and soaks it for its share of the time.
 func soak(ctx context.Context, o options, fs string) (f figures, err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -141,8 +140,8 @@ func soak(ctx context.Context, o options, fs string) (f figures, err error) {
 	return f, err
 }
 
-// whole ends all that was started, and looks whether anything is there by half. What containerd kept
-// of a view when it was killed goes at the agent's next start.
+// whole ends all that was started, and checks that nothing on the node is incomplete. If containerd
+// was killed while it had a view, the agent's next start removes what is left of the view.
 func (d *driver) whole(ctx context.Context) error {
 	for len(d.stays) > 0 {
 		if err := d.endOne(ctx, 0); err != nil && !d.expected(err) {
@@ -150,7 +149,7 @@ func (d *driver) whole(ctx context.Context) error {
 		}
 	}
 	d.deleteFailed(ctx)
-	d.oracle.OutageBegins(time.Now()) // nothing is judged from here on but what is left
+	d.oracle.OutageBegins(time.Now()) // from here on only what is left on the node is judged
 	if _, err := d.restartAgent(ctx); err != nil {
 		return err
 	}

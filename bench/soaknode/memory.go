@@ -14,11 +14,10 @@ import (
 	"github.com/ebb-agent/ebb/tools/cgroup"
 )
 
-// memoryLimit is what the chart gives the agent.
+// memoryLimit is the agent's limit in the chart.
 const memoryLimit = "256M"
 
-// memory is the cgroup that the agent runs in. Without files, no hierarchy here counts
-// memory.
+// memory is the agent's cgroup. It has no files if no hierarchy of this machine counts memory.
 type memory struct {
 	name         string
 	procs, limit string // files
@@ -61,8 +60,8 @@ func (m memory) agentIn(dir, agent string) (string, error) {
 	return path, os.WriteFile(path, []byte(script), 0o700)
 }
 
-// limitMemory starts the agent anew with less memory than it may need, so that the kernel
-// can end it at any moment of its start and after it.
+// limitMemory restarts the agent with less memory than it may need, so that the kernel can kill it
+// at any moment, during its start or later.
 func (d *driver) limitMemory(ctx context.Context) (func(context.Context) error, error) {
 	p := d.running()
 	d.setAgent(nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
-// mountVolume has an image stand in a container as the kubelet's image volumes do: as a
-// view of its top layer. Nothing of it runs. It returns nil where no image is.
+// mountVolume adds an image to a container as the kubelet's image volumes do: as a view of its top
+// layer. No process runs from it. It returns nil if no image is on the node.
 func (d *driver) mountVolume(ctx context.Context, container string) (*pulled, error) {
 	p, err := d.there(ctx)
 	if p == nil {
@@ -41,7 +41,7 @@ func (d *driver) unmountVolume(ctx context.Context, s stay) error {
 		return nil
 	}
 	d.oracle.Release(s.volume.id, "it is a volume of "+s.ID(), time.Now())
-	d.oracle.Used(s.volume.id, time.Time{}, time.Time{}) // no process tells when the use of a volume ends
+	d.oracle.Used(s.volume.id, time.Time{}, time.Time{}) // no process shows when the use of a volume ends
 	return d.node.Client().SnapshotService(snapshotter).Remove(namespaces.WithNamespace(ctx, node.CRINamespace), volumeOf(s.ID()))
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
-// What an agent and its node are held to.
+// Limits of an agent and its node.
 const (
 	mostRSS         = 128 // MiB
 	mostDescriptors = 256
@@ -23,12 +23,12 @@ const (
 	mostLeases      = 32
 	mostSnapshots   = 1000
 	agentLabel      = "ebb-agent.github.io/layer-view" // on each lease of the agent
-	mostUnready     = 0.5                              // percent, beside planned outages
-	enoughLooks     = 200                              // to judge it by
+	mostUnready     = 0.5                              // percent, without planned outages
+	enoughLooks     = 200                              // to judge readiness by
 	enoughSteps     = 100                              // to have seen a lease
 )
 
-// watch samples until ctx ends, and fails at the first violation unless it is to go on.
+// watch samples until ctx ends. It fails at the first violation, unless goOn is set.
 func (b *fixture) watch(ctx context.Context, fail func(error)) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -64,7 +64,7 @@ func (b *fixture) watch(ctx context.Context, fail func(error)) {
 	}
 }
 
-// lookReady counts readiness beside planned faults.
+// lookReady counts readiness outside planned faults.
 func (b *fixture) lookReady(ctx context.Context) {
 	p := b.running()
 	if p == nil || b.oracle.Excused(time.Now()) {
@@ -87,7 +87,7 @@ func (b *fixture) lookReady(ctx context.Context) {
 	}
 }
 
-// measure what the agent's process takes. One that has just ended takes nothing.
+// measure records what the agent's process takes. A process that has just ended takes nothing.
 func (b *fixture) measure() {
 	p := b.running()
 	if p == nil {
@@ -124,7 +124,7 @@ func (b *fixture) countRuntime(ctx context.Context) error {
 	return nil
 }
 
-// figures of what was seen; what is beyond its bound is a violation.
+// figures returns the figures so far. A figure beyond its limit is a violation.
 func (b *fixture) figures() figures {
 	b.mu.Lock()
 	f := b.seen

@@ -2,21 +2,21 @@ package oracle
 
 import "time"
 
-// standing is how an owner stands towards a reference.
+// standing is the state of an owner that matters to a reference.
 type standing int
 
 const (
 	absent       standing = iota
-	solid                 // there
+	solid                 // exists
 	waits                 // being deleted in the foreground
-	orphans               // being deleted, and leaves its dependents
-	orphaned              // gone, and left its dependents
-	unclear               // gone, and nobody can say how
-	unknown               // no API server could tell
+	orphans               // being deleted; its dependents stay
+	orphaned              // gone; its dependents stay
+	unclear               // gone, in a way that cannot be known
+	unknown               // no API server can answer for it
 	unresolvable          // has a namespace, and the dependent has none
 )
 
-// standing of the owner that d refers to with r.
+// standing returns the state of the owner that d refers to with r.
 func (o *Oracle) standing(d *Object, r Owner) standing {
 	group := groupOf(r.APIVersion)
 	namespaced, known := o.scopes[[2]string{group, r.Kind}]
@@ -52,7 +52,7 @@ func (o *Oracle) standing(d *Object, r Owner) standing {
 	return absent
 }
 
-// raced says whether an owner was another a moment ago.
+// raced reports whether an owner had another state a moment ago.
 func (o *Oracle) raced(uid string, at time.Time) bool {
 	t, ok := o.waited[uid]
 	return ok && at.Sub(t) < o.config.Race

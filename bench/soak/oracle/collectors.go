@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What the controllers are configured to do, and what marks the objects for that.
+// The configuration of the controllers, and what marks objects for it.
 const (
 	PodsAfter      = 30 * time.Second // pods: succeeded.after
 	PodsKept       = 12               // pods: keep
@@ -19,24 +19,24 @@ const (
 	NodesAfter     = 10 * time.Minute // nodes: notReadyFor, which cannot be shorter
 	VolumesAfter   = 24 * time.Hour   // volumes: releasedFor, which cannot be shorter
 
-	// PatientSigner is the signer to which requests stay pending, issued or refused for days.
+	// PatientSigner is the signer whose requests stay for days, whether pending, issued or refused.
 	PatientSigner = "example.com/patient"
-	// RetiredLabel is on Nodes that may be deleted. With NoMachine they are in no inventory.
+	// RetiredLabel is on Nodes that may be deleted. Nodes with NoMachine are in no inventory.
 	RetiredLabel, NoMachine = "soak.example.com/retired", "no-machine"
 	// OutOfService is the taint of Nodes whose Pods are deleted by force, once they are being deleted.
 	OutOfService = "node.kubernetes.io/out-of-service"
-	// Driver is the CSI driver that is served.
+	// Driver is the CSI driver that the soak serves.
 	Driver = "soak.csi.example.com"
 	// ProvisionerFinalizer is on a PersistentVolume until its data is deleted.
 	ProvisionerFinalizer = "external-provisioner.volume.kubernetes.io/finalizer"
 
 	nodeLeases = "kube-node-lease"
-	// early is by how much the oracle may hear of a Node or a Lease later than a controller.
+	// early is how much later than a controller the oracle may receive a Node or a Lease.
 	early = 3 * time.Second
 )
 
-// reason is why a collector may delete an object, and must: from a moment on, while none of the keepers
-// is there. One reason is enough.
+// reason is why a collector may delete an object, and must: from a moment on, while no keeper
+// exists. One reason is enough.
 type reason struct {
 	from    time.Time
 	keepers []*Object
@@ -46,7 +46,8 @@ func (r reason) String() string {
 	return fmt.Sprintf("from %s, kept by %v", r.from.Format(time.TimeOnly), r.keepers)
 }
 
-// reasons to delete an object. One that is being deleted has some only if a collector has still to act.
+// reasons returns the reasons to delete an object. An object that is being deleted has some only if
+// a collector must still act.
 func (o *Oracle) reasons(x *Object, now time.Time) (all []reason) {
 	switch {
 	case x.Kind == "Pod":
@@ -76,7 +77,8 @@ func (o *Oracle) reasons(x *Object, now time.Time) (all []reason) {
 	return nil
 }
 
-// podReasons are by its Node, by its end, and by how many Pods have ended.
+// podReasons returns the reasons that come from a Pod's Node, from its end, and from the number of
+// Pods that have ended.
 func (o *Oracle) podReasons(x *Object, now time.Time) (all []reason) {
 	if x.Node != "" {
 		nodes := o.at(place{kind: "Node", name: x.Node})
@@ -97,14 +99,14 @@ func (o *Oracle) podReasons(x *Object, now time.Time) (all []reason) {
 	return all
 }
 
-// lost is the reason to delete what a Node has left: it was absent for the quarantine, and its Lease was
-// expired for as long. Objects of a kind that are bound to the Node are keepers.
+// lost returns the reason to delete what a Node has left: the Node was absent for the quarantine,
+// and its Lease was expired for as long. Objects of a kind that are bound to the Node are keepers.
 func (o *Oracle) lost(node string, now time.Time, kind string) reason {
 	keepers := append(o.at(place{kind: "Node", name: node}), o.signs(node, now, Quarantine)...)
 	return reason{o.absent[node].Add(Quarantine - early), append(keepers, o.naming(kind, node)...)}
 }
 
-// signs is the Lease of a Node, unless it has been expired and unchanged for so long.
+// signs returns the Lease of a Node, unless that has been expired and unchanged for the time long.
 func (o *Oracle) signs(node string, now time.Time, long time.Duration) (lease []*Object) {
 	for _, l := range o.at(place{group: "coordination.k8s.io", kind: "Lease", namespace: nodeLeases, name: node}) {
 		if l.Expires.Add(long).After(now) || l.written.Add(long-early).After(now) {
@@ -114,7 +116,7 @@ func (o *Oracle) signs(node string, now time.Time, long time.Duration) (lease []
 	return lease
 }
 
-// at is the object at a place, in a list.
+// at returns the object at a place, in a list.
 func (o *Oracle) at(p place) []*Object {
 	if x := o.places[p]; x != nil {
 		return []*Object{x}
@@ -122,7 +124,7 @@ func (o *Oracle) at(p place) []*Object {
 	return nil
 }
 
-// naming are the objects of a kind that name a Node, or the attachments of a volume, see names.
+// naming returns the objects of a kind that name a Node, or the attachments of a volume. See names.
 func (o *Oracle) naming(kind, name string) (all []*Object) {
 	for _, x := range o.dependents[kind+" "+name] {
 		all = append(all, x)
@@ -130,7 +132,8 @@ func (o *Oracle) naming(kind, name string) (all []*Object) {
 	return all
 }
 
-// names are what an object is found by beside the UIDs of its owners, in Oracle.dependents.
+// names returns the names under which Oracle.dependents has an object, besides the UIDs of its
+// owners.
 func (o *Object) names() (all []string) {
 	switch o.Kind {
 	case "Pod":
@@ -146,7 +149,7 @@ func (o *Object) names() (all []string) {
 	return all
 }
 
-// groups of Pods that ended, to which a Pod belongs, and how many of each are kept.
+// groups returns the groups of ended Pods to which a Pod belongs, and how many of each are kept.
 func (o *Object) groups() map[string]int {
 	if o.Kind != "Pod" || o.Terminating || o.Phase != "Succeeded" && o.Phase != "Failed" {
 		return nil
@@ -161,8 +164,9 @@ func (o *Object) groups() map[string]int {
 	return all
 }
 
-// tooMany is the reason to delete a Pod of a group of which so many are kept: as many are to go later than
-// it. One that left the group a moment ago counts as a keeper, because a collector may not have seen that.
+// tooMany returns the reason to delete a Pod of a group of which most are kept: at least that many
+// come after it in the order of deletion. A Pod that left the group a moment ago counts as a
+// keeper, because a collector may not have seen that.
 func (o *Oracle) tooMany(x *Object, group string, most int, now time.Time) (all []reason) {
 	var later, left []*Object
 	for _, p := range o.dependents[group] {
@@ -184,7 +188,7 @@ func (o *Oracle) tooMany(x *Object, group string, most int, now time.Time) (all 
 	return nil
 }
 
-// leave notes that a version of an object is replaced, or gone.
+// leave records that a version of an object is replaced, or that the object is gone.
 func (o *Oracle) leave(x *Object, at time.Time) {
 	if x.written = at; x.groups() != nil {
 		o.left[x.UID] = x
@@ -198,7 +202,8 @@ func (o *Oracle) unseen(x *Object, written, now time.Time) bool {
 	return o.config.Unseen != nil && o.config.Unseen(x, written, now)
 }
 
-// mustGo says whether a collector must delete an object by now; a Node, NodesAfter later.
+// mustGo reports whether a collector must delete an object by now or, if it is a Node, NodesAfter
+// from now.
 func (o *Oracle) mustGo(x *Object, now time.Time) bool {
 	if x.Kind == "Node" {
 		now = now.Add(NodesAfter)
@@ -206,7 +211,8 @@ func (o *Oracle) mustGo(x *Object, now time.Time) bool {
 	return slices.ContainsFunc(o.reasons(x, now), func(r reason) bool { return !r.from.After(now) && len(r.keepers) == 0 })
 }
 
-// mayGo says whether a collector may delete an object. It is excused if it may not have seen the keepers.
+// mayGo reports whether a collector may delete an object. It is excused if it may not have seen the
+// keepers.
 func (o *Oracle) mayGo(x *Object, now time.Time) bool {
 	return slices.ContainsFunc(o.reasons(x, now), func(r reason) bool {
 		if now.Before(r.from) || slices.ContainsFunc(r.keepers, func(k *Object) bool { return k == x || !o.unseen(k, k.written, now) }) {
@@ -217,7 +223,7 @@ func (o *Oracle) mayGo(x *Object, now time.Time) bool {
 	})
 }
 
-// forced judges a deletion by force of a Pod that was being deleted with a grace period.
+// forced judges the forced deletion of a Pod that was being deleted with a grace period.
 func (o *Oracle) forced(rev int64, at time.Time, x *Object) {
 	if o.mayGo(x, at) {
 		o.collected(x)
@@ -232,8 +238,9 @@ func (o *Oracle) collected(x *Object) {
 	o.counts.Collected[x.Kind]++
 }
 
-// Erased says that the data of a PersistentVolume was deleted within the last ten seconds. It must be one
-// that goes. If its object has changed since, or a collector has done its part, that was judged already.
+// Erased reports that the data of a PersistentVolume was deleted within the last ten seconds. The
+// volume must be one that may be deleted. If its object has changed since, or a collector has done
+// its part, that was judged already.
 func (o *Oracle) Erased(at time.Time, volume string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -20,7 +20,7 @@ const (
 	DataErased      = "its data was deleted"
 )
 
-// Violation is something that must not be.
+// Violation is something that must not happen.
 type Violation struct {
 	Kind   string
 	Object string // with its UID
@@ -29,14 +29,14 @@ type Violation struct {
 	Rev    int64
 	At     time.Time
 	Why    string
-	others []string // UIDs that it is about, too
+	others []string // UIDs of other objects involved
 }
 
 func (v Violation) String() string {
 	return fmt.Sprintf("%s: %s, at revision %d of epoch %d: %s", v.Kind, v.Object, v.Rev, v.Epoch, v.Why)
 }
 
-// Deletion says whether it is a wrong deletion, or a wrong end of something else.
+// Deletion reports whether the violation is a wrong deletion, or a wrong end of something else.
 func (v Violation) Deletion() bool { return v.Kind != ReferenceTaken && v.Kind != FinalizerTaken }
 
 func (o *Oracle) violated(kind string, rev int64, at time.Time, x *Object, why string, others ...string) {
@@ -46,7 +46,7 @@ func (o *Oracle) violated(kind string, rev int64, at time.Time, x *Object, why s
 	o.violations = append(o.violations, Violation{Kind: kind, Object: x.String(), UID: x.UID, Epoch: o.epoch, Rev: rev, At: at, Why: why, others: others})
 }
 
-// Violations until now.
+// Violations returns the violations so far.
 func (o *Oracle) Violations() []Violation {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -152,8 +152,8 @@ func (o *Oracle) judgeDeletion(rev int64, at time.Time, x *Object) {
 	}
 }
 
-// served says whether a reference names a version that there is: one that does not is to
-// something else, and blocks nothing.
+// served reports whether a reference names a version that is served. A reference that names another
+// version is to something else, and blocks nothing.
 func (o *Oracle) served(r Owner) bool {
 	_, ok := o.config.Kinds[Kind{r.APIVersion, r.Kind}]
 	return ok

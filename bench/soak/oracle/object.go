@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// MarkAnnotation is changed by each client's own patch.
+	// MarkAnnotation is changed by each patch of a client.
 	MarkAnnotation = "soak.example.com/op"
-	// Hold is the finalizer of others: all that begin with it.
+	// Hold is the prefix of foreign finalizers: those of another controller than ebb.
 	Hold = "soak.example.com/"
 
 	foregroundFinalizer = "foregroundDeletion"
 	orphanFinalizer     = "orphan"
 )
 
-// Owner is a reference.
+// Owner is an owner reference.
 type Owner struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -36,12 +36,12 @@ type Object struct {
 	Finalizers  []string
 	Terminating bool
 	Mark        string
-	Outside     bool // of etcd: in another API server
-	// Due is when a collector may delete it, as far as its own fields tell: see [Decode]. Zero: not
-	// because of them alone.
+	Outside     bool // outside etcd: in another API server
+	// Due is when a collector may delete the object, as far as its own fields show: see [Decode].
+	// Zero: these fields alone give no reason.
 	Due time.Time
 
-	Created time.Time // of Pods: the order in which they go
+	Created time.Time // of Pods: the order of their deletion
 	Phase   string    // of Pods
 	Grace   int64     // seconds; of Pods that are being deleted, and not by force
 	Node    string    // to which it is bound, or whose Lease or CSINode it is
@@ -51,7 +51,7 @@ type Object struct {
 	Tainted bool      // Nodes with the taint OutOfService
 
 	since   map[string]time.Time // owners that are blocked, and since when
-	written time.Time            // last
+	written time.Time            // last write
 }
 
 // Decode reads an object as an API server stores it with
@@ -159,7 +159,7 @@ type status struct {
 	}
 }
 
-// finished is so long after a Job's end; zero if it has none.
+// finished returns the time that is after later than a Job's end; zero if it has not ended.
 func (s status) finished(after time.Duration) time.Time {
 	for _, c := range s.Conditions {
 		if (c.Type == "Complete" || c.Type == "Failed") && c.Status == "True" {
@@ -169,7 +169,7 @@ func (s status) finished(after time.Duration) time.Time {
 	return time.Time{}
 }
 
-// succeeded is so long after a Pod's end; zero if it did not succeed.
+// succeeded returns the time that is after later than a Pod's end; zero if it did not succeed.
 func (s status) succeeded(after time.Duration) time.Time {
 	if s.Phase != "Succeeded" || len(s.ContainerStatuses) == 0 {
 		return time.Time{}
@@ -177,7 +177,7 @@ func (s status) succeeded(after time.Duration) time.Time {
 	return s.ContainerStatuses[0].State.Terminated.FinishedAt.Add(after)
 }
 
-// before is the order in which Pods that ended go.
+// before reports whether o comes before p in the order in which ended Pods are deleted.
 func (o *Object) before(p *Object) bool {
 	return cmp.Or(o.Created.Compare(p.Created), strings.Compare(o.Name, p.Name), strings.Compare(o.Namespace, p.Namespace)) < 0
 }
@@ -188,13 +188,13 @@ func (o *Object) String() string {
 
 func (o *Object) has(finalizer string) bool { return slices.Contains(o.Finalizers, finalizer) }
 
-// waiting is being deleted in the foreground.
+// waiting reports whether the object is being deleted in the foreground.
 func (o *Object) waiting() bool { return o.Terminating && o.has(foregroundFinalizer) }
 
-// orphaning is being deleted, and its dependents are to be left.
+// orphaning reports whether the object is being deleted while its dependents stay.
 func (o *Object) orphaning() bool { return o.Terminating && o.has(orphanFinalizer) }
 
-// held are the finalizers of others.
+// held returns the foreign finalizers.
 func (o *Object) held() (names []string) {
 	for _, f := range o.Finalizers {
 		if strings.HasPrefix(f, Hold) {
@@ -204,12 +204,12 @@ func (o *Object) held() (names []string) {
 	return names
 }
 
-// place is where an object is, whatever the version that names it.
+// place is where an object is, whatever version a reference to it names.
 type place struct{ group, kind, namespace, name string }
 
 func (o *Object) place() place { return place{groupOf(o.APIVersion), o.Kind, o.Namespace, o.Name} }
 
-// blocks says whether a reference of d holds o.
+// blocks reports whether the reference r of d blocks the deletion of o.
 func (r Owner) blocks(d, o *Object) bool {
 	return r.Block && r.UID == o.UID && r.Kind == o.Kind && r.Name == o.Name && groupOf(r.APIVersion) == groupOf(o.APIVersion) &&
 		(o.Namespace == "" || o.Namespace == d.Namespace)

@@ -9,39 +9,39 @@ import (
 // Kind is a type as a reference names it.
 type Kind struct{ APIVersion, Kind string }
 
-// Config says what there is to judge.
+// Config configures an [Oracle].
 type Config struct {
-	// Kinds says of each version of each type that is served, at least now and then,
-	// whether its objects have namespaces. All others are unknown to everybody.
+	// Kinds has each version of each type that is served, at least now and then, and whether its
+	// objects have namespaces. All other versions are unknown to the API servers.
 	Kinds map[Kind]bool
 
-	// Judged says whether an object is one of those that only the clients, the
-	// namespace controller and the collector change.
+	// Judged reports whether an object is one of those that only the clients, the namespace
+	// controller and the collector change.
 	Judged func(*Object) bool
 
-	// Outside says which types other API servers serve; nil: none.
+	// Outside reports whether another API server serves a type; nil: none does.
 	Outside func(Kind) bool
 
 	// Race is how long an owner still counts as it was before another DELETE.
 	Race time.Duration
 
-	// Unseen says whether the collector may not have seen at a time an object that was
-	// written at another; nil: it sees all.
+	// Unseen reports whether the collector may, at now, not have seen an object that was written at
+	// the time written; nil: it sees all.
 	Unseen func(x *Object, written, now time.Time) bool
 }
 
-// Counts are what the collector did.
+// Counts counts what the collector did.
 type Counts struct {
 	Deletions int            // decided by it
-	Changes   int            // references and finalizers taken away
-	Ended     int            // of these, by a collector of other garbage
+	Changes   int            // references and finalizers removed
+	Ended     int            // deletions by a collector of other garbage
 	Collected map[string]int // the same, by kind
 	Raced     int            // excused by Config.Race
 	Unseen    int            // excused by Config.Unseen
 }
 
-// Oracle holds the state of etcd, and what happened to each object. Its methods may
-// be called side by side.
+// Oracle holds the state of etcd, and what happened to each object. Its methods may be called
+// concurrently.
 type Oracle struct {
 	config Config
 	scopes map[[2]string]bool // group and kind: namespaced
@@ -50,8 +50,8 @@ type Oracle struct {
 	epoch      int
 	rev        int64
 	objects    map[string]*Object            // by key
-	places     map[place]*Object             //
-	uids       map[string]*Object            // that are there
+	places     map[place]*Object             // by place
+	uids       map[string]*Object            // of objects that exist
 	dependents map[string]map[string]*Object // by owner's UID, or one of Object.names, by key
 	tombstones map[string]tombstone          // by UID
 	waited     map[string]time.Time          // UIDs: until when they were waiting or orphaning
@@ -63,19 +63,19 @@ type Oracle struct {
 	counts     Counts
 }
 
-// tombstone is what is known of an object that was deleted.
+// tombstone is what is known of a deleted object.
 type tombstone struct {
 	rev      int64
-	orphaned bool // by orphaning: its dependents are to live
-	unclear  bool // orphaned in an epoch that was lost, or by several DELETEs: both is right
+	orphaned bool // by orphaning: its dependents stay
+	unclear  bool // orphaned in a lost epoch, or by several DELETEs: either end of its dependents is right
 }
 
-// intent is what clients said of a UID.
+// intent is what clients announced for a UID.
 type intent struct {
 	deletes int
 	policy  string
 	lifted  bool
-	again   bool // a DELETE of what was being deleted otherwise
+	again   bool // a DELETE of an object that was being deleted otherwise
 }
 
 // New returns an oracle of an empty etcd.
@@ -94,9 +94,9 @@ func (o *Oracle) clear() {
 	o.dependents, o.intents = map[string]map[string]*Object{}, map[string]*intent{}
 }
 
-// Deleting announces a DELETE before it is sent. It stays announced until Refused,
-// because one that got no answer may have been carried out, or will be. The same
-// DELETE may be announced once more, for another attempt.
+// Deleting announces a DELETE before it is sent. It stays announced until Refused, because a DELETE
+// without an answer may have been carried out, or will be. The same DELETE may be announced once
+// more, for another attempt.
 func (o *Oracle) Deleting(uid, policy string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -108,7 +108,7 @@ func (o *Oracle) Deleting(uid, policy string) {
 	in.policy = policy
 }
 
-// Refused takes an announcement back: the API server said that nothing was done.
+// Refused withdraws an announcement: the API server answered that nothing was done.
 func (o *Oracle) Refused(uid string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -117,7 +117,7 @@ func (o *Oracle) Refused(uid string) {
 	}
 }
 
-// Lifting announces that the finalizers of others are taken off.
+// Lifting announces that the foreign finalizers are removed.
 func (o *Oracle) Lifting(uid string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -163,14 +163,14 @@ func (o *Oracle) Restore(rev int64, at time.Time, objects []*Object) {
 	o.rev = rev
 }
 
-// Passed is a revision of something that is not judged.
+// Passed records a revision of something that is not judged.
 func (o *Oracle) Passed(rev int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.rev = rev
 }
 
-// Put is an object written at a revision.
+// Put records that an object was written at a revision.
 func (o *Oracle) Put(rev int64, at time.Time, x *Object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -194,7 +194,7 @@ func (o *Oracle) Put(rev int64, at time.Time, x *Object) {
 	o.remember(x, rev, at, what)
 }
 
-// Delete is an object removed at a revision.
+// Delete records that an object was removed at a revision.
 func (o *Oracle) Delete(rev int64, at time.Time, key string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -211,7 +211,7 @@ func (o *Oracle) Delete(rev int64, at time.Time, key string) {
 	o.bury(x, rev)
 }
 
-// bury an object that is gone.
+// bury replaces an object that is gone with a tombstone.
 func (o *Oracle) bury(x *Object, rev int64) {
 	again := o.intents[x.UID] != nil && o.intents[x.UID].again
 	o.tombstones[x.UID] = tombstone{rev: rev, orphaned: x.orphaning() && !again && !o.emptied(x), unclear: again}
@@ -221,7 +221,7 @@ func (o *Oracle) bury(x *Object, rev int64) {
 	delete(o.uids, x.UID)
 }
 
-// by says who deletes an object, for its history.
+// by returns who deletes an object, for its history.
 func (o *Oracle) by(x *Object) string {
 	switch {
 	case o.intents[x.UID] != nil && o.intents[x.UID].deletes > 0:
@@ -238,13 +238,13 @@ func (o *Oracle) by(x *Object) string {
 
 func (o *Oracle) judged(x *Object) bool { return o.config.Judged(x) }
 
-// emptied says whether the namespace controller may delete an object.
+// emptied reports whether the namespace controller may delete an object.
 func (o *Oracle) emptied(x *Object) bool {
 	n := o.places[place{kind: "Namespace", name: x.Namespace}]
 	return x.Namespace != "" && (n == nil || n.Terminating)
 }
 
-// place puts a version where the former one was.
+// place stores a version of an object where the former one was.
 func (o *Oracle) place(x, old *Object, at time.Time) {
 	if old == nil {
 		old = o.objects[x.Key]
@@ -281,7 +281,7 @@ func (o *Oracle) place(x, old *Object, at time.Time) {
 	}
 }
 
-// index an object as a dependent of an owner, or by a name.
+// index records an object as a dependent of an owner, or under a name.
 func (o *Oracle) index(of string, x *Object) {
 	if o.dependents[of] == nil {
 		o.dependents[of] = map[string]*Object{}
@@ -298,7 +298,7 @@ func (o *Oracle) unplace(x *Object) {
 	}
 }
 
-// UIDs are those of the objects that are there, by key.
+// UIDs returns the UIDs of the objects that exist, by key.
 func (o *Oracle) UIDs() map[string]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -309,14 +309,14 @@ func (o *Oracle) UIDs() map[string]string {
 	return uids
 }
 
-// Revision is the last one that was told.
+// Revision returns the latest recorded revision.
 func (o *Oracle) Revision() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.rev
 }
 
-// Counts of what the collector did until now.
+// Counts returns what the collector has done so far.
 func (o *Oracle) Counts() Counts {
 	o.mu.Lock()
 	defer o.mu.Unlock()

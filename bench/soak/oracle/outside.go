@@ -2,10 +2,10 @@ package oracle
 
 import "time"
 
-// Outside is a change of an object in another API server, told as it happens. The
-// state of etcd may not be known up to that moment: judge is to be called when it is.
-// An object outside is then judged by what is true a moment later, which excuses rather
-// than accuses; and not at all if etcd was restored meanwhile.
+// Outside records a change of an object in another API server as it happens. The oracle may not yet
+// know the state of etcd at that moment. Call judge once it does. The change is then judged by what
+// is true a moment later, which excuses rather than accuses. It is not judged if etcd was restored
+// in between.
 func (o *Oracle) Outside(at time.Time, x *Object, gone bool) (judge func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -22,7 +22,7 @@ func (o *Oracle) Outside(at time.Time, x *Object, gone bool) (judge func()) {
 	switch {
 	case gone:
 		what = "gone" + o.by(old)
-		o.bury(old, rev) // which has the last finalizers
+		o.bury(old, rev) // old has the last finalizers
 	case old == nil:
 		what = "created"
 		o.place(x, nil, at)

@@ -13,13 +13,14 @@ type Due struct {
 	What string // "delete", "orphan", "finalize", "tidy", "collect" for other garbage, or "empty" for a namespace
 	UID  string
 	Name string
-	// Outside says that it is, or has an owner, in another API server, or waits for
-	// something of which that is so. It is true of Nodes and volumes to be collected, too: all of these
-	// take minutes. A Node is watched for ten, and a volume that was refused is tried again after some.
+	// Outside reports whether the object, one of its owners, or an object that it waits for, is in
+	// another API server. It is also true of Nodes and volumes to be collected. All of these take
+	// minutes: a Node is watched for ten, and a volume that was refused is tried again after some.
 	Outside bool
 }
 
-// Outstanding looks at everything, each time anew. It is sorted.
+// Outstanding returns all that the collector still has to do, sorted by name. It looks at
+// everything each time.
 func (o *Oracle) Outstanding(now time.Time) (due []Due) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -33,8 +34,8 @@ func (o *Oracle) Outstanding(now time.Time) (due []Due) {
 	return due
 }
 
-// reachesOutside says whether an object, or one that it waits for, has to do with another
-// API server. seen are those that were asked about.
+// reachesOutside reports whether an object, or one that it waits for, is in another API server or
+// has an owner there. seen are the objects that were looked at.
 func (o *Oracle) reachesOutside(x *Object, seen map[*Object]bool) bool {
 	seen[x] = true
 	if x.Outside || slices.ContainsFunc(x.Owners, o.outside) {
@@ -93,9 +94,9 @@ func (o *Oracle) outstanding(x *Object, now time.Time) string {
 	return ""
 }
 
-// wanted counts how the owners of an object stand, for what may be asked of the collector.
-// Of an owner that is gone, by a version that nobody serves, it need know nothing: one
-// that was started since can never find out.
+// wanted counts the states of an object's owners, as far as the collector must know them. The
+// collector need not know of an owner that is gone and that is named by a version which is not
+// served: a collector that was started since can never find out.
 func (o *Oracle) wanted(x *Object) (count [unresolvable + 1]int) {
 	for _, r := range x.Owners {
 		s := o.standing(x, r)
@@ -107,10 +108,10 @@ func (o *Oracle) wanted(x *Object) (count [unresolvable + 1]int) {
 	return count
 }
 
-// heldLawfully says whether a dependent blocks an object's end that may stay: because of
-// another owner of which nobody can say how it went, because it was deleted and nothing
-// of the cascade's holds it (a Pod without a kubelet that ends it, a volume), or because it
-// is held so itself. seen are those that were asked about.
+// heldLawfully reports whether a dependent that may stay blocks an object's end. A dependent may
+// stay if another owner of it is gone in a way that cannot be known. It may stay if it was deleted
+// and nothing of the cascade's holds it (a Pod without a kubelet that ends it, a volume). And it
+// may stay if it is held lawfully itself. seen are the objects that were looked at.
 func (o *Oracle) heldLawfully(x *Object, seen map[*Object]bool) bool {
 	seen[x] = true
 	for _, d := range o.dependents[x.UID] {
@@ -126,7 +127,7 @@ func (o *Oracle) heldLawfully(x *Object, seen map[*Object]bool) bool {
 	return false
 }
 
-// entry of an object's history.
+// entry is an entry in an object's history.
 type entry struct {
 	epoch      int
 	rev        int64
@@ -142,7 +143,7 @@ func (o *Oracle) remember(x *Object, rev int64, at time.Time, what string) {
 	}
 }
 
-// Report tells all that happened to the objects of a violation.
+// Report returns all that happened to the objects of a violation.
 func (o *Oracle) Report(v Violation) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s", v, o.History(v.UID))
@@ -152,7 +153,7 @@ func (o *Oracle) Report(v Violation) string {
 	return b.String()
 }
 
-// History of an object, and the state that it is in.
+// History returns the history of an object, and whether the object exists.
 func (o *Oracle) History(uid string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 // leaseTime is the format of a Lease's renewTime.
 const leaseTime = "2006-01-02T15:04:05.000000Z07:00"
 
-// Body returns the object that a Create makes, without its owners. at is when it is made. What
-// differs between objects of a kind follows from the slot's ID.
+// Body returns the object that a Create makes, without its owners. at is the time of creation. The
+// differences between objects of a kind follow from the slot's ID.
 func (o Op) Body(at time.Time) map[string]any {
 	type object = map[string]any
 	k, id := o.Slot.Kind, o.Slot.ID

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// remove an object, by a policy that its kind is often deleted with. Sometimes what
-// is being deleted is deleted once more, otherwise.
+// remove deletes an object, with a policy that is often used for its kind. Sometimes the object
+// still counts as present, so that it may be deleted once more with another policy.
 func (g *Generator) remove() Op {
 	s := g.pick()
-	for range 4 { // owners are worth more
+	for range 4 { // prefer owners
 		if s == nil || len(s.dependents) > 0 {
 			break
 		}
@@ -35,7 +35,8 @@ func (g *Generator) remove() Op {
 	return g.op(Op{Verb: Delete, Slot: &s.Slot, Policy: policy})
 }
 
-// finish an object of a type that has a collector: it is collected some time later, or stays.
+// finish ends an object of a type that has a collector. The object is collected some time later, or
+// stays.
 func (g *Generator) finish() Op {
 	for range 64 {
 		s := g.pick()
@@ -54,10 +55,10 @@ func (g *Generator) finish() Op {
 	return g.newObject()
 }
 
-// end what is in a slot, and what goes with it.
+// end records that the object in a slot is deleted, and so are the dependents that go with it.
 func (g *Generator) end(s *slot, orphan bool) {
 	if s.held {
-		s.going = true // until it is lifted
+		s.going = true // until its finalizer is lifted
 	} else {
 		g.gone(s)
 	}

@@ -11,7 +11,7 @@ import (
 type Fault struct {
 	Kind  string
 	At    int           // begins before this operation
-	Lasts time.Duration // what it is to last
+	Lasts time.Duration // how long it should last
 	Which int           // a number to choose by: of several API servers, kinds, ways
 }
 
@@ -19,8 +19,8 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s/%d for %v at %d", f.Kind, f.Which, f.Lasts, f.At)
 }
 
-// Outages are the faults of processes and connections, Conditions those of what
-// the cluster is told to be. One of each lasts at a time.
+// Outages are the faults of processes and connections. Conditions are those of what the cluster is
+// configured to be. At most one of each lasts at a time.
 var (
 	Outages = []string{"api-killed", "api-stopped", "cut-to-server", "cut-to-client", "reset", "leader-killed", "leader-frozen",
 		"etcd-compacted", "etcd-defragmented", "etcd-paused", "restored", "all-api-killed"}
@@ -28,7 +28,7 @@ var (
 		"extension", "extension-restarted", "extension-away"}
 )
 
-// Faults makes up the faults of one sort, each kind once before one comes again.
+// Faults generates the faults of one sort. Each kind comes once before any kind comes again.
 type Faults struct {
 	rand  *rand.Rand
 	kinds []string
@@ -42,7 +42,7 @@ func NewFaults(seed, stream uint64, gap int, kinds []string) *Faults {
 	return &Faults{rand: rand.New(rand.NewPCG(seed, stream)), kinds: kinds, gap: gap}
 }
 
-// Next fault.
+// Next returns the next fault.
 func (f *Faults) Next() Fault {
 	if len(f.deck) == 0 {
 		f.deck = slices.Clone(f.kinds)

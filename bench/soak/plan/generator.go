@@ -22,26 +22,26 @@ const (
 	churned = "soak-churn-"
 )
 
-// Generator makes up operations. It keeps an idea of what is there, as it would be
-// if each operation succeeded and each cascade ended at once.
+// Generator generates operations. It keeps a model of which objects exist, as if each operation
+// succeeded and each cascade ended at once.
 type Generator struct {
 	rand   *rand.Rand
-	kinds  []*Kind // there are
-	late   []*Kind // there will be
+	kinds  []*Kind // that exist
+	late   []*Kind // that are defined later
 	n      int
 	slots  []*slot
 	alive  []*slot
-	byName map[string][]*slot // namespace: slots that are there or were
-	byKind map[string][]*slot // Nodes and volumes that are there or were
-	churn  []string           // namespaces that will go
+	byName map[string][]*slot // by namespace: slots that hold an object, or did
+	byKind map[string][]*slot // by kind: the same
+	churn  []string           // namespaces that will be deleted
 	made   int
 }
 
-// slot is a Slot with the idea of what is in it.
+// slot is a Slot with the model of its object.
 type slot struct {
 	Slot
 	there, going, held bool
-	at                 int // in alive
+	at                 int // index in alive
 	owners             []*slot
 	dependents         []*slot
 	own                map[string]*slot // of a Node, by kind: slots of objects with its name
@@ -54,10 +54,10 @@ func New(seed uint64, definitions int) *Generator {
 	return &Generator{rand: rand.New(rand.NewPCG(seed, 1)), kinds: kinds[:len(kinds)-late], late: kinds[len(kinds)-late:], byName: map[string][]*slot{}, byKind: map[string][]*slot{}}
 }
 
-// Kinds that there are from the start.
+// Kinds returns the kinds that exist from the start.
 func (g *Generator) Kinds() []*Kind { return g.kinds }
 
-// Spaces are the namespaces that there are from the start.
+// Spaces returns the namespaces that exist from the start.
 func (g *Generator) Spaces() (names []string) {
 	for i := range spaces {
 		names = append(names, space(i))
@@ -67,7 +67,8 @@ func (g *Generator) Spaces() (names []string) {
 
 func space(i int) string { return fmt.Sprintf("soak-%d", i) }
 
-// Population is what is created first: families of owners, dependents and theirs.
+// Population returns the first creations: families of owners, their dependents, and the dependents
+// of these.
 func (g *Generator) Population(objects int) (ops []Op) {
 	for len(ops) < objects {
 		namespace := space(g.rand.IntN(spaces))
@@ -86,7 +87,7 @@ func (g *Generator) Population(objects int) (ops []Op) {
 	return ops
 }
 
-// Next operation.
+// Next returns the next operation.
 func (g *Generator) Next() Op {
 	switch p := g.rand.Float64(); {
 	case p < 0.46:
@@ -132,7 +133,8 @@ func (g *Generator) newObject() Op {
 	return g.create(namespace, owners, 0.05)
 }
 
-// candidate for an owner of something in a namespace: mostly one that is there.
+// candidate returns a possible owner of an object in a namespace, mostly one that exists; nil if
+// there is none.
 func (g *Generator) candidate(namespace string) *slot {
 	list := g.byName[namespace]
 	if g.rand.IntN(8) == 0 {
@@ -150,7 +152,7 @@ func (g *Generator) candidate(namespace string) *slot {
 	return nil
 }
 
-// create something in a slot that is new, or was used before.
+// create creates an object in a slot that is new, or was used before.
 func (g *Generator) create(namespace string, owners []*slot, hold float64) Op {
 	kind := g.kinds[g.rand.IntN(len(g.kinds))]
 	if g.rand.IntN(5) < 2 {
@@ -200,7 +202,7 @@ func (g *Generator) create(namespace string, owners []*slot, hold float64) Op {
 // relate an object to a Node, a volume or a Pod by its fields. node may be nil.
 func (g *Generator) relate(op *Op, node *slot) {
 	switch s := op.Slot; {
-	// A namespace cannot end while it has Pods that are bound to a Node: no kubelet ends them.
+	// A namespace with Pods that are bound to a Node cannot be deleted: no kubelet ends these Pods.
 	case s.Kind.Kind == "Pod" && !strings.HasPrefix(s.Namespace, churned) && node != nil && g.rand.IntN(2) == 0:
 		op.Node = node.Name
 	case s.Kind.Kind == "VolumeAttachment":
@@ -224,7 +226,7 @@ func (g *Generator) relate(op *Op, node *slot) {
 	}
 }
 
-// some slot of a list, mostly one that is there; nil if there is none.
+// some returns a slot of a list, mostly one whose object exists; nil if the list is empty.
 func (g *Generator) some(list []*slot) (s *slot) {
 	for range 4 {
 		if len(list) == 0 {
@@ -237,7 +239,7 @@ func (g *Generator) some(list []*slot) (s *slot) {
 	return s
 }
 
-// reuse a name whose object is gone.
+// reuse returns a slot whose object is gone, so that its name is used again; nil for none.
 func (g *Generator) reuse(namespace string, kind *Kind) *slot {
 	list := g.byName[namespace]
 	if len(list) == 0 || g.rand.IntN(5) > 0 {
@@ -269,7 +271,7 @@ func (g *Generator) refer(s *slot, owners []*slot) (refs []Reference) {
 			again = again || before == o
 		}
 		if again || o.Namespace != "" && o.Namespace != s.Namespace {
-			continue // one UID twice is another matter, and so is one that never resolves
+			continue // two references to one UID, and those that never resolve, are not generated
 		}
 		refs = append(refs, r)
 		if r.Wrong == "" {
@@ -280,7 +282,7 @@ func (g *Generator) refer(s *slot, owners []*slot) (refs []Reference) {
 	return refs
 }
 
-// pick an object that is there.
+// pick returns an object that exists.
 func (g *Generator) pick() *slot {
 	if len(g.alive) == 0 {
 		return nil
@@ -293,7 +295,7 @@ func (g *Generator) pick() *slot {
 
 func (g *Generator) own() Op {
 	s := g.pick()
-	if s == nil || s.Kind.Outside { // its server remembers no mark
+	if s == nil || s.Kind.Outside { // its server stores no mark
 		return g.newObject()
 	}
 	s.owners = nil

@@ -1,6 +1,6 @@
-// Package plan makes up what a soak does, from a seed alone: which objects there
-// are, the operations on them, and the faults. The same seed gives the same plan; how
-// the operations end does not change it.
+// Package plan generates what a soak does, from a seed alone: the objects, the operations on them,
+// and the faults. The same seed gives the same plan. How the operations end does not change the
+// plan.
 package plan
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind is a type that objects are of.
+// Kind is a type of objects.
 type Kind struct {
 	Group      string
 	Versions   []string // the first is stored
@@ -19,7 +19,7 @@ type Kind struct {
 	Outside    bool // in another API server
 }
 
-// APIVersion is one of its versions.
+// APIVersion returns one of the kind's versions, with its group.
 func (k *Kind) APIVersion(n int) string {
 	v := k.Versions[n%len(k.Versions)]
 	if k.Group == "" {
@@ -28,7 +28,7 @@ func (k *Kind) APIVersion(n int) string {
 	return k.Group + "/" + v
 }
 
-// Path of an object, or of all with name "".
+// Path returns the path of an object, or of all objects for the name "".
 func (k *Kind) Path(version int, namespace, name string) string {
 	path := "/apis/" + k.APIVersion(version)
 	if k.Group == "" {
@@ -44,17 +44,17 @@ func (k *Kind) Path(version int, namespace, name string) string {
 	return path
 }
 
-// JobTTL is what all Jobs have.
+// JobTTL is the TTL of all Jobs.
 const JobTTL = 20 * time.Second
 
-// builtin is how many of the kinds there are without a definition.
+// builtin is how many kinds exist without a definition.
 const builtin = 13
 
 // Late is how many definitions are made while the soak runs.
 const Late = 6
 
-// Kinds are the built-in ones, one of another API server, and so many definitions; the last Late of those are
-// made later.
+// Kinds returns the built-in kinds, one of another API server, and this many definitions. The last
+// Late of the definitions are made later.
 func Kinds(definitions int) (kinds []*Kind) {
 	kinds = []*Kind{
 		{Versions: []string{"v1"}, Kind: "ConfigMap", Resource: "configmaps", Namespaced: true},
@@ -83,7 +83,7 @@ func Kinds(definitions int) (kinds []*Kind) {
 	return kinds
 }
 
-// Definition of a custom kind, with the versions that are served.
+// Definition returns the definition of a custom kind. served reports which versions are served.
 func (k *Kind) Definition(served func(version string) bool) map[string]any {
 	type object = map[string]any
 	var versions []any

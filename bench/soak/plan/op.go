@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Slot is a name that an object can have. Objects come and go in it.
+// Slot is a name that an object can have. Several objects can have it, one after the other.
 type Slot struct {
 	ID        int
 	Kind      *Kind
@@ -13,21 +13,21 @@ type Slot struct {
 	Name      string
 }
 
-// NoMachine says whether a Node has no machine.
+// NoMachine reports whether the slot is of a Node without a machine.
 func (s *Slot) NoMachine() bool { return s.Kind.Kind == "Node" && s.ID%16 == 0 }
 
 func (s *Slot) String() string { return s.Kind.Kind + " " + s.Namespace + "/" + s.Name }
 
-// Path of the object, in one of its kind's versions.
+// Path returns the path of the object, in one of its kind's versions.
 func (s *Slot) Path(version int) string { return s.Kind.Path(version, s.Namespace, s.Name) }
 
-// Reference to the object of a slot: the last one that was there.
+// Reference is a reference to the last object of a slot.
 type Reference struct {
 	Owner   *Slot
 	Version int
 	Block   bool
-	// Wrong is what is not as it should be: "" for nothing, "version" for one that never
-	// was served, "kind" for a kind of the same group that the owner is not of.
+	// Wrong is the error in the reference: "" for none, "version" for a version that was never
+	// served, "kind" for a kind that the owner is not of.
 	Wrong string
 }
 
@@ -39,7 +39,7 @@ const (
 	Create   Verb = "create"
 	Own      Verb = "own" // change owners
 	Delete   Verb = "delete"
-	Lift     Verb = "lift"   // take the finalizers of others away
+	Lift     Verb = "lift"   // remove the foreign finalizers
 	Finish   Verb = "finish" // write the status of a Pod, a Job, a request or a volume, or renew a Lease
 	Define   Verb = "define"
 	NewSpace Verb = "create namespace"
@@ -55,7 +55,7 @@ type Op struct {
 	Namespace string
 	Owners    []Reference
 	Policy    string // of Delete; "" for none
-	Hold      bool   // Create: with a finalizer of others
+	Hold      bool   // Create: with a foreign finalizer
 	Node      string // Create: the Node of a Pod or a VolumeAttachment; "" for none
 	Volume    string // Create: the PersistentVolume of a VolumeAttachment
 	Holder    string // Create: the holder of a Lease; "" for none

@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// Start starts a command with its clock ahead by an offset, by whole seconds. The
-// caller has locked its goroutine to a thread, and stays there until the program ended.
+// Start starts a command with its clock ahead by an offset, in whole seconds. The caller must have
+// locked its goroutine to a thread, and must stay on that thread until the program has ended.
 func Start(cmd *exec.Cmd, offset time.Duration) error {
 	if offset == 0 {
 		return cmd.Start()
@@ -79,7 +79,7 @@ func change(pid int, seconds int64) error {
 	return syscall.PtraceDetach(pid)
 }
 
-// vdso is where a process has it.
+// vdso returns the address of a process's vDSO.
 func vdso(pid int) (int64, error) {
 	const sysinfoEhdr = 33 // AT_SYSINFO_EHDR
 	auxv, err := os.ReadFile(fmt.Sprintf("/proc/%d/auxv", pid))
@@ -94,7 +94,7 @@ func vdso(pid int) (int64, error) {
 	return 0, errors.New("it has no vDSO")
 }
 
-// clockGettime is the function's offset in the vDSO, where there is room for ours.
+// clockGettime returns the function's offset in the vDSO, if there is room for ours.
 func clockGettime(image []byte) (int64, error) {
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package oracle judges what an agent did on a node, from what really happened there:
-// the driver tells what it did to images, the agent's log what went, a sampler how full
-// the disk was. It reads no clock and no disk, and shares no code with the agent.
+// Package oracle judges what an agent did on a node by what really happened there. The driver
+// reports what it did to images, the agent's log shows what was removed, and a sampler reports how
+// full the disk was. The oracle reads no clock and no disk, and shares no code with the agent.
 //
-// Nobody can close the moment between the last look at an image and its removal, so a
-// reason to stay counts once it is older than Settled. A planned outage excuses lateness
-// and log lines until it is over; nothing excuses a wrong removal.
+// No agent can close the gap between the last look at an image and its removal, so a reason to stay
+// counts once it is older than Settled. A planned outage excuses lateness and log lines until it is
+// over. Nothing excuses a wrong removal.
 package oracle
 
 import (
@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// Config is what an agent is held to.
+// Config has the limits that an agent is held to.
 type Config struct {
 	High, Low      float64       // the thresholds, in percent
-	Settled        time.Duration // after it a reason to stay counts
-	MinimumAge     time.Duration // of an image that may go
-	Late           time.Duration // over the high threshold, at most, while something could go
+	Settled        time.Duration // a reason to stay counts after this time
+	MinimumAge     time.Duration // of an image that can be removed
+	Late           time.Duration // most time over the high threshold while something could be removed
 	LastUse        time.Duration // how far a last use may be from the truth
-	Heard          time.Duration // after it a use has been heard of
-	Noticed        time.Duration // after it an image that has come is looked at
-	LinesPerMinute int           // beside real changes
+	Heard          time.Duration // the agent knows of a use after this time
+	Noticed        time.Duration // the agent has looked at a new image after this time
+	LinesPerMinute int           // without real changes
 }
 
 // Violation is what an agent did wrong.
@@ -48,10 +48,10 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s %s: %s", v.At.Format("15:04:05.000"), v.What, v.Text)
 }
 
-// Figures is what was seen.
+// Figures are the figures of a run so far.
 type Figures struct {
 	Removals, WrongRemovals, BeyondNeed int
-	Late, LastUse                       time.Duration // the most
+	Late, LastUse                       time.Duration // the longest
 	Lines                               int           // the most in a minute
 }
 
@@ -66,24 +66,25 @@ type image struct {
 	begun    time.Time // of the latest use
 	ended    time.Time
 	hidden   bool      // an outage hides when it ended
-	unseen   bool      // and that it was at all: the layers of another namespace had only just come
-	told     time.Time // the end of the use of which a wrong answer was told
+	unseen   bool      // it also hides the use itself: the layers in the other namespace were new
+	told     time.Time // the end of the use about which a wrong answer was reported
 }
 
-// justCopied is whether the latest use came soon after the image had come to another namespace.
+// justCopied reports whether the latest use came soon after the image had come to another
+// namespace.
 func (i *image) justCopied(within time.Duration) bool {
 	return !i.begun.Before(i.copied) && i.begun.Sub(i.copied) < within
 }
 
-// Oracle may be told by several goroutines.
+// Oracle can be used by several goroutines at once.
 type Oracle struct {
 	config Config
 
 	mu         sync.Mutex
 	images     map[string]*image
-	notes      map[string][]string // what was told of each image lately, for who reads a violation
+	notes      map[string][]string // recent events of each image, for readers of a violation
 	over       time.Time           // since when the disk is over its high threshold; zero: it is not
-	told       bool                // that this crossing is late
+	told       bool                // this crossing was reported as late
 	outages    int
 	lastOutage time.Time // when the latest one ended
 	lines      []time.Time
@@ -91,7 +92,7 @@ type Oracle struct {
 	violations []Violation
 }
 
-// New returns one that knows no image.
+// New returns an oracle that knows no image.
 func New(c Config) *Oracle {
 	return &Oracle{config: c, images: make(map[string]*image), notes: make(map[string][]string)}
 }
@@ -100,12 +101,12 @@ func (o *Oracle) accuse(at time.Time, what, format string, args ...any) {
 	o.violations = append(o.violations, Violation{at, what, fmt.Sprintf(format, args...)})
 }
 
-// accuseOf does so because of an image, with what was told of it.
+// accuseOf reports a violation because of an image, with the image's recent events.
 func (o *Oracle) accuseOf(id string, at time.Time, what, format string, args ...any) {
 	o.accuse(at, what, "%s; told: %s", fmt.Sprintf(format, args...), strings.Join(o.notes[id], ", "))
 }
 
-// mostNotes bounds what is kept of an image.
+// mostNotes limits the notes of an image.
 const mostNotes = 16
 
 func (o *Oracle) note(id string, at time.Time, format string, args ...any) {
@@ -113,8 +114,8 @@ func (o *Oracle) note(id string, at time.Time, format string, args ...any) {
 	o.notes[id] = list[max(0, len(list)-mostNotes):]
 }
 
-// Came tells that an image is there: pulled, or pulled again. Its removal frees at least so
-// many percent of the disk, whatever else stays.
+// Came records that an image is there: pulled, or pulled again. Its removal frees at least frees
+// percent of the disk, whatever else stays.
 func (o *Oracle) Came(id string, frees float64, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,7 +128,7 @@ func (o *Oracle) Came(id string, frees float64, at time.Time) {
 	i.came, i.frees = at, frees
 }
 
-// Copied tells that an image has come to another namespace as well, where its layers are others.
+// Copied records that an image has come to another namespace as well, where it has other layers.
 func (o *Oracle) Copied(id string, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,14 +138,14 @@ func (o *Oracle) Copied(id string, at time.Time) {
 	}
 }
 
-// Dropped tells that somebody other than the agent took an image away.
+// Dropped records that the runtime, not the agent, removed an image.
 func (o *Oracle) Dropped(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.images, id)
 }
 
-// Protect tells of a reason to stay, once it holds.
+// Protect records a reason to stay, once it holds.
 func (o *Oracle) Protect(id, reason string, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -154,7 +155,7 @@ func (o *Oracle) Protect(id, reason string, at time.Time) {
 	}
 }
 
-// Release tells that a reason is about to end.
+// Release records that a reason is about to end.
 func (o *Oracle) Release(id, reason string, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -165,7 +166,7 @@ func (o *Oracle) Release(id, reason string, at time.Time) {
 	}
 }
 
-// Used tells of a use that began and ended in between; the zero time: at times that nobody knows.
+// Used records a use between these times. The zero time means that the times are unknown.
 func (o *Oracle) Used(id string, begun, ended time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -176,7 +177,7 @@ func (o *Oracle) Used(id string, begun, ended time.Time) {
 	}
 }
 
-// Tried tells of a use that may have come to nothing.
+// Tried records a use that may not have happened.
 func (o *Oracle) Tried(id string, ended time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -186,8 +187,8 @@ func (o *Oracle) Tried(id string, ended time.Time) {
 	}
 }
 
-// Rebooted tells that the machine came up anew: what was used before then is as old as it was
-// when the machine went down, and nobody knows for how long it was off.
+// Rebooted records that the machine booted again. What was used before is then as old as it was
+// when the machine went down, because the time for which the machine was off is unknown.
 func (o *Oracle) Rebooted() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -196,7 +197,7 @@ func (o *Oracle) Rebooted() {
 	}
 }
 
-// Removal is what the agent's log says of one.
+// Removal is what the agent's log says about a removal.
 type Removal struct {
 	Image               string
 	Begun, At           time.Time
@@ -205,7 +206,7 @@ type Removal struct {
 	Exact               bool // the figures are of this removal alone, and it was for bytes
 }
 
-// Removed judges one.
+// Removed judges a removal.
 func (o *Oracle) Removed(r Removal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -213,13 +214,14 @@ func (o *Oracle) Removed(r Removal) {
 	if i := o.images[r.Image]; i != nil {
 		o.went(i, r.Image, r.Begun)
 		if r.Begun.After(i.ended) {
-			i.begun, i.ended = time.Time{}, time.Time{} // what has come again has not been used
+			i.begun, i.ended = time.Time{}, time.Time{} // an image that has come again has not been used
 		}
 	}
 	if !r.Exact || r.Capacity == 0 || r.Freed > r.Available {
 		return
 	}
-	// Others delete meanwhile. The agent says so from a MiB, or a fiftieth, on.
+	// Other processes delete at the same time. The agent reports that only from 1 MiB, or a
+	// fiftieth, on.
 	slack := max(1<<20, r.Freed/50)
 	if before := 100 - 100*float64(r.Available-min(r.Available, r.Freed+slack))/float64(r.Capacity); before < o.config.Low {
 		o.figures.BeyondNeed++
@@ -227,7 +229,7 @@ func (o *Oracle) Removed(r Removal) {
 	}
 }
 
-// went judges an image that was there before at.
+// went judges the removal of an image that was present and is gone at this time.
 func (o *Oracle) went(i *image, id string, at time.Time) {
 	if i.gone || at.Before(i.came) {
 		return // judged before, or it has come again since
@@ -243,8 +245,8 @@ func (o *Oracle) went(i *image, id string, at time.Time) {
 	}
 }
 
-// Present compares all images that were listed with what should be there. Asked is the
-// moment before the question. One that was missing only while its names were away is back.
+// Present compares all listed images with those that should be there. asked is the moment before
+// the request. An image that was missing only while its names were withdrawn is back.
 func (o *Oracle) Present(ids []string, asked time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -261,23 +263,23 @@ func (o *Oracle) Present(ids []string, asked time.Time) {
 	}
 }
 
-// CannotRun tells that an image that is listed could not be run.
+// CannotRun records that a listed image could not be run.
 func (o *Oracle) CannotRun(id string, err error, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.accuseOf(id, at, CannotRun, "%s: %v", id, err)
 }
 
-// Exceeds tells that something grew beyond what it is held to.
+// Exceeds records that a figure grew beyond its limit.
 func (o *Oracle) Exceeds(what string, is, most float64, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.accuse(at, Unbounded, "%s: %g, at most %g are well", what, is, most)
 }
 
-// OutageBegins tells of a planned fault, which hides when uses of just before it ended, and
-// those of layers that have only just come: the kernel knows whose they are once they are
-// looked at. What it returns tells of its end.
+// OutageBegins records the begin of a planned fault. The fault hides the end of uses just before
+// it. It also hides uses of layers that are new, because the kernel knows a layer's image only
+// after the agent has looked at it. The caller must call ended when the fault is over.
 func (o *Oracle) OutageBegins(at time.Time) (ended func(at time.Time)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -294,15 +296,16 @@ func (o *Oracle) OutageBegins(at time.Time) (ended func(at time.Time)) {
 	}
 }
 
-// Excused says whether a planned fault is on, or has ended only just now.
+// Excused reports whether a planned fault lasts, or ended only just now.
 func (o *Oracle) Excused(at time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.outages > 0 || at.Sub(o.lastOutage) < max(o.config.Settled, o.config.Heard)
 }
 
-// Disk tells how full the disk is. Lateness counts from the last of: the crossing, the
-// end of an outage, the moment from which enough could go to reach the low threshold.
+// Disk records how full the disk is. Lateness counts from the latest of three moments: the
+// crossing, the end of an outage, and the moment from which enough could be removed to reach the
+// low threshold.
 func (o *Oracle) Disk(percent float64, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -314,7 +317,7 @@ func (o *Oracle) Disk(percent float64, at time.Time) {
 		o.over = at
 	}
 	since, id, frees := o.couldGo(at)
-	if percent-frees > o.config.Low { // and nothing is lost for nothing
+	if percent-frees > o.config.Low { // images are not removed in vain
 		o.over = at
 		return
 	}
@@ -326,7 +329,8 @@ func (o *Oracle) Disk(percent float64, at time.Time) {
 	}
 }
 
-// couldGo finds the image that could go for the longest time, and what all that could free.
+// couldGo returns the image that could be removed for the longest time, since when, and what all
+// such images would free.
 func (o *Oracle) couldGo(at time.Time) (since time.Time, which string, frees float64) {
 	for id, i := range o.images {
 		if i.gone || len(i.reasons) > 0 {
@@ -346,19 +350,20 @@ func (o *Oracle) couldGo(at time.Time) (since time.Time, which string, frees flo
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
-// LastUse compares what the agent answered to a question; zero is no last use. One error
-// is told once. About is what else the agent said of the image.
+// LastUse compares the agent's answer about a last use with the truth. A zero said means no last
+// use. Each error is reported once. about is what else the agent said about the image.
 func (o *Oracle) LastUse(id string, said, asked time.Time, about string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	i := o.images[id]
-	// What is in use is used until now. What has just ended is still to be heard of.
+	// An image with a reason to stay is in use until now. Of a use that has just ended, the agent
+	// may not know yet.
 	if i == nil || i.gone || len(i.reasons) > 0 || i.ended.IsZero() || asked.Sub(latest(i.ended, o.lastOutage)) < o.config.Heard ||
 		asked.Sub(i.came) < o.config.Noticed {
 		return
 	}
 	end := i.ended
-	if i.hidden { // what nobody can date counts as later, and no later than it is found
+	if i.hidden { // a use with an unknown end counts as later, but no later than the agent finds it
 		end = latest(end, o.lastOutage)
 	}
 	if said.IsZero() && i.came.After(i.ended) {
@@ -370,7 +375,7 @@ func (o *Oracle) LastUse(id string, said, asked time.Time, about string) {
 		off = asked.Sub(i.ended)
 	case said.Before(i.begun):
 		if i.unseen {
-			return // what was copied, was used and went before an agent that was ended had looked at it
+			return // the copy was used and removed before an agent that was ended had looked at it
 		}
 		off = i.begun.Sub(said)
 	case said.After(end):
@@ -384,7 +389,7 @@ func (o *Oracle) LastUse(id string, said, asked time.Time, about string) {
 	}
 }
 
-// Line counts a line of the log that tells of no real change.
+// Line counts a log line that reports no real change.
 func (o *Oracle) Line(text string, at time.Time) {
 	if o.Excused(at) {
 		return
@@ -398,14 +403,14 @@ func (o *Oracle) Line(text string, at time.Time) {
 	}
 }
 
-// Figures returns what was seen until now.
+// Figures returns the figures so far.
 func (o *Oracle) Figures() Figures {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.figures
 }
 
-// Violations returns what was wrong until now.
+// Violations returns the violations so far.
 func (o *Oracle) Violations() []Violation {
 	o.mu.Lock()
 	defer o.mu.Unlock()
