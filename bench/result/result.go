@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // Dir is the directory of the published results, from which pages are rendered.
@@ -23,6 +24,9 @@ func Whole(dir, only string) string {
 	}
 	return dir
 }
+
+// WholeSoak is how long a soak lasts whose figures are published, on each filesystem.
+const WholeSoak = 20 * time.Minute
 
 // Write prints figures as one line of JSON and writes them, with their origin, to dir/NAME.json. If
 // dir is "", it only prints.

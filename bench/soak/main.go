@@ -49,6 +49,9 @@ func main() {
 	flag.BoolVar(&o.goOn, "go-on", false, "count what is wrong, and go on to the end")
 	flag.BoolVar(&o.plant, "plant", false, "delete something whose owner lives, to see that the oracle finds it")
 	flag.Parse()
+	if o.soak < result.WholeSoak || o.only != "" {
+		o.results = result.Whole(o.results, "a part")
+	}
 	for o.seed == 0 {
 		o.seed = uint64(rand.Uint32())
 	}

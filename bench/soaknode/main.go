@@ -84,7 +84,9 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	kinds := strings.Split(o.fs, ",")
-	o.soak /= time.Duration(len(kinds))
+	if o.soak /= time.Duration(len(kinds)); o.soak < result.WholeSoak || len(kinds) < 3 {
+		o.results = result.Whole(o.results, "a part")
+	}
 	var all []figures
 	for _, fs := range kinds {
 		f, err := soak(ctx, o, fs)
