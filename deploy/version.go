@@ -1,6 +1,6 @@
-// Package deploy says which version of ebb this is. Its Helm chart does: the manifests ask
-// for an image of the chart's appVersion, so the programs and the image take theirs from
-// the same line.
+// Package deploy knows the version of ebb. The source is the appVersion of the Helm chart:
+// the manifests ask for an image with that tag, so the programs and the image take their
+// version from the same line.
 package deploy
 
 import (
@@ -10,7 +10,7 @@ import (
 	"runtime/debug"
 )
 
-// ChartFile is where the version stands, in the source tree.
+// ChartFile is the file with the version, relative to the root of the source tree.
 const ChartFile = "deploy/chart/Chart.yaml"
 
 //go:embed chart/Chart.yaml
@@ -18,7 +18,7 @@ var chart []byte
 
 var appVersion = regexp.MustCompile(`(?m)^appVersion: *"?([0-9A-Za-z][0-9A-Za-z_.-]{0,127})"? *$`)
 
-// ReleaseOf reads the appVersion, such as 0.1.0, which is the image's tag, too.
+// ReleaseOf reads the appVersion, such as 0.1.0, which is also the image's tag.
 func ReleaseOf(chart []byte) (string, error) {
 	found := appVersion.FindSubmatch(chart)
 	if found == nil {
@@ -27,7 +27,7 @@ func ReleaseOf(chart []byte) (string, error) {
 	return string(found[1]), nil
 }
 
-// Release is that of the tree that the running program was built from.
+// Release returns the release of the source tree that the running program was built from.
 func Release() string {
 	r, err := ReleaseOf(chart)
 	if err != nil {
@@ -36,9 +36,9 @@ func Release() string {
 	return r
 }
 
-// Version is what a program says of itself: the release, and which commit it was built
-// from unless that is the release's own. "0.1.0+g0123456789ab.dirty" had changes that were
-// not committed.
+// Version returns the version that a program reports: the release, and the commit unless
+// the program was built from the release's own commit. "0.1.0+g0123456789ab.dirty" had
+// uncommitted changes.
 func Version(release string, info *debug.BuildInfo) string {
 	if info == nil || info.Main.Version == "v"+release {
 		return release

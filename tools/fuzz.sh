@@ -1,7 +1,6 @@
 #!/bin/sh
-# fuzz.sh SECONDS: all fuzz targets in turn, for so long together. What they find interesting is
-# kept in $EBB_CACHE/fuzz, and is where the next run begins; an input that fails a target is put below the
-# package's testdata by Go.
+# fuzz.sh SECONDS: runs all fuzz targets in turn, for SECONDS in total. The corpus is kept in
+# $EBB_CACHE/fuzz, where the next run starts. Go writes a failing input below the package's testdata.
 set -eu
 cd "$(dirname "$0")/.."
 corpus=${EBB_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ebb}/fuzz
@@ -10,7 +9,7 @@ mkdir -p bin/fuzz "$corpus"
 targets=$(git grep -hoE '^func Fuzz\w+' -- '*_test.go' | wc -l)
 each=$(($1 * 1000 / targets))
 echo "$targets targets, $each ms each"
-# A package is compiled once for all of its targets.
+# Each package is compiled once for all of its targets.
 git grep -lE '^func Fuzz\w+' -- '*_test.go' | xargs -n 1 dirname | sort -u | while read -r package; do
 	binary=$PWD/bin/fuzz/$(echo "$package" | tr / -).test
 	go test -c -vet=off -fuzz . -o "$binary" "./$package"

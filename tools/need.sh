@@ -1,9 +1,10 @@
 #!/bin/sh
-# need.sh PACKAGE... installs the Debian packages that are missing, and only
-# those. It starts no service: the throwaway node runs a containerd of its own.
+# need.sh PACKAGE... installs the missing ones of these Debian packages. It starts no
+# service: the throwaway node runs its own containerd.
 set -eu
 
-# Two at a time would meet at dpkg's lock. Whoever waited may find the work done.
+# Two runs at once would collide at dpkg's lock. A run that waited may find all packages
+# installed.
 if [ "$(id -u)" = 0 ] && [ -z "${EBB_NEED_LOCKED:-}" ]; then
 	EBB_NEED_LOCKED=1 exec flock /run/lock/ebb-need "$0" "$@"
 fi
@@ -20,8 +21,8 @@ if [ "$(id -u)" != 0 ]; then
 	exit 1
 fi
 
-# A package that brings a service would start it; policy-rc.d forbids that for
-# the time of this installation, unless the machine has a policy of its own.
+# A package with a service would start it. policy-rc.d forbids that during this
+# installation, unless the machine has its own policy.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
 	printf '#!/bin/sh\nexit 101\n' >"$policy"

@@ -1,14 +1,14 @@
-# Part of provision.sh: who is who. One authority for all, but for those who may
-# speak for others (front proxy), of which a cluster without aggregated API servers
-# has none.
+# Part of provision.sh: certificates. One authority signs all of them. There is no
+# separate front-proxy authority, because a cluster without aggregated API servers needs
+# none.
 
-# key FILE: a private key, unless there is one.
+# key FILE: makes a private key, unless the file exists.
 key() {
 	[ -s "$1" ] || (umask 077 && openssl ecparam -name prime256v1 -genkey -noout -out "$1")
 }
 
-# certificate NAME SUBJECT [ALTERNATIVE-NAMES]: for clients, and for servers if it
-# has alternative names.
+# certificate NAME SUBJECT [ALTERNATIVE-NAMES]: makes a client certificate. With
+# alternative names it is a server certificate as well.
 certificate() {
 	local name=$pki/$1 usage=clientAuth
 	[ ! -s "$name.crt" ] || return 0
@@ -24,7 +24,7 @@ certificate() {
 	rm "$name.ext"
 }
 
-# kubeconfig FILE NAME SUBJECT: for a client with a certificate of its own.
+# kubeconfig FILE NAME SUBJECT: makes a kubeconfig with its own client certificate.
 kubeconfig() {
 	certificate "$2" "$3"
 	[ ! -s "/etc/kubernetes/$1" ] || return 0

@@ -1,4 +1,5 @@
-# Part of provision.sh: configuration files, where Debian and Kubernetes have them.
+# Part of provision.sh: configuration files, at the paths that Debian and Kubernetes
+# use.
 
 configuration() {
 	containerd_configuration
@@ -9,8 +10,8 @@ configuration() {
 }
 
 containerd_configuration() {
-	# Lowering oom_score_adj, which critical pods want, takes CAP_SYS_RESOURCE. Where
-	# that is not to be had, as in many containers, their sandboxes would not start.
+	# Critical pods lower oom_score_adj, which takes CAP_SYS_RESOURCE. Many containers
+	# lack that capability, and the sandboxes of critical pods would not start in them.
 	local restrict=false
 	(echo -999 >/proc/self/oom_score_adj) 2>/dev/null || restrict=true
 	mkdir -p /etc/containerd
@@ -29,7 +30,7 @@ containerd_configuration() {
 	EOF
 }
 
-# Pods are on one bridge, which is all that one node takes.
+# One bridge connects all pods, which is enough for one node.
 network_configuration() {
 	mkdir -p /etc/cni/net.d
 	cat >/etc/cni/net.d/10-ebb.conflist <<-EOF
@@ -50,12 +51,12 @@ network_configuration() {
 		printf '%s\n' br_netfilter overlay >/etc/modules-load.d/ebb-cluster.conf
 		printf '%s\n' net.bridge.bridge-nf-call-iptables=1 net.ipv4.ip_forward=1 >/etc/sysctl.d/90-ebb-cluster.conf
 	fi
-	# Answers from behind a service come back by the way that the question took.
+	# Replies from behind a Service return by the path that the request took.
 	echo 1 >/proc/sys/net/bridge/bridge-nf-call-iptables
 	echo 1 >/proc/sys/net/ipv4/ip_forward
 }
 
-# The kubelet's collection of images is handed over to ebb (docs/kubelet.md).
+# The kubelet leaves image collection to ebb (docs/kubelet.md).
 kubelet_configuration() {
 	local driver=cgroupfs enforce='[]'
 	[ $start = direct ] || driver=systemd enforce='[pods]'
@@ -99,7 +100,8 @@ proxy_configuration() {
 	EOF
 }
 
-# Who asked for what, for the comparison with what ebb's roles allow.
+# Records all requests and their users, so that requests can be compared with ebb's
+# roles.
 audit_configuration() {
 	cat >/etc/kubernetes/audit.yaml <<-EOF
 		apiVersion: audit.k8s.io/v1

@@ -1,7 +1,7 @@
-# Part of provision.sh: Debian's Prometheus on the node. It is built without the
-# discovery of Kubernetes, so a loop here asks for ebb's pods and writes them down;
-# deploy/prometheus/prometheus.yml is for one that can. The jobs' names and labels are
-# those that the rules want.
+# Part of provision.sh: Debian's Prometheus on the node. Debian builds it without
+# Kubernetes service discovery, so a loop (targets.sh) writes ebb's pods to a file.
+# deploy/prometheus/prometheus.yml is for a Prometheus with that discovery. The job
+# names and labels are those that the rules expect.
 
 prometheus() {
 	local dir=/etc/prometheus/ebb
@@ -19,7 +19,7 @@ prometheus() {
 	} >$dir/prometheus.yml
 	[ ${#rules[@]} = 0 ] || cp "${rules[@]}" $dir/rules/
 	promtool check config $dir/prometheus.yml >/dev/null
-	# Debian's own would take the port.
+	# Debian's own service would occupy the port.
 	[ $start = direct ] || systemctl disable --now --quiet prometheus
 	service ebb-targets "$here/targets.sh"
 	service ebb-prometheus /usr/bin/prometheus --config.file=$dir/prometheus.yml \

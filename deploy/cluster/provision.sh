@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
 # Makes a Debian 12 machine a one-node Kubernetes cluster with ebb on it: etcd, API
 # server, controller manager, scheduler, kubelet, kube-proxy, containerd and Prometheus.
-# Image collection is ebb's job here, not the kubelet's. The controller manager runs
-# without the collectors that ebb-controller replaces: until that enforces, nothing does
-# their work. For trying ebb and for tests: nothing here is made to be safe from who can
-# log in to the machine.
+# ebb collects images here, not the kubelet. The controller manager runs without the
+# collectors that ebb-controller replaces: until ebb-controller enforces, nothing does
+# their work. For trying ebb and for tests: nothing here is hardened against users who
+# can log in to the machine.
 #
 # usage: deploy/cluster/provision.sh --bin DIR [OPTION]... [STEP]...
 #   --bin DIR          etcd, kube-*, kubelet and kubectl (tools/peers/build makes them)
 #   --images FILE      an archive of images to load; may be given several times
-#   --manifests DIR    what to install ebb from; without it, no ebb
+#   --manifests DIR    manifests of ebb to apply; without it, no ebb
 #   --rules FILE       rules for Prometheus (deploy/prometheus/rules.yaml); may be given several times
 #   --node-name NAME   default: the host's name
 #   --node-ip IP       default: the address of the default route
 #   --cgroup-root PATH pods' cgroups go below it (default: /)
 #   --image-gc PERCENT the kubelet's imageGCHighThresholdPercent (default 100: handed over)
 #   --controllers LIST the kube-controller-manager's --controllers (default: all but those handed over)
-#   --start WAY        systemd (default), or direct: as children of whoever is process 1
-#   --no-packages      what is needed of Debian is there already
+#   --start WAY        systemd (default), or direct: as children of process 1
+#   --no-packages      the needed Debian packages are installed already
 # Steps, all unless named: packages certificates configuration services cluster images
-# ebb prometheus. Each can be repeated. And, by name: kubelet, its configuration anew;
+# ebb prometheus. Each can be repeated. And, by name: kubelet, with a new configuration;
 # controller-manager, with other --controllers.
 #
 # Vagrantfile runs this in a virtual machine, make e2e-cluster in namespaces.
@@ -28,7 +28,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin= manifests= node= ip= root=/ image_gc=100 start=systemd packages=yes
 images=() rules=() steps=()
-# docs/cascade.md and docs/collectors.md say how each is taken over and given back.
+# docs/cascade.md and docs/collectors.md say how each job is handed over and back.
 controllers=*,-garbage-collector-controller,-pod-garbage-collector-controller
 controllers+=,-ttl-after-finished-controller,-certificatesigningrequest-cleaner-controller
 fail() { echo "provision.sh: $*" >&2; exit 1; }
@@ -77,16 +77,17 @@ packages() {
 . "$here/services.sh"
 . "$here/prometheus.sh"
 
-# cluster waits until there is one, as long as an emulated machine takes.
+# cluster waits until the API server and the node are ready, long enough for an emulated
+# machine.
 cluster() {
 	until_works 300 kubectl get --raw /readyz
 	until_works 300 kubectl wait --for=condition=Ready "node/$node" --timeout=60s
-	# Pods without one are refused.
+	# The API server refuses pods without a ServiceAccount.
 	until_works 300 kubectl get serviceaccount default
 }
 
-# images puts images onto the node as a registry would: there is none. The label
-# keeps the sandbox image from being collected by the kubelet.
+# images imports images, because there is no registry. The label in the archive keeps
+# the kubelet from collecting the sandbox image.
 images() {
 	local archive
 	for archive in "${images[@]}"; do

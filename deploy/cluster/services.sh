@@ -1,4 +1,4 @@
-# Part of provision.sh: what runs on the machine itself. Each service is a script in
+# Part of provision.sh: the services of the machine. Each service is a script in
 # /etc/kubernetes/services, so that both ways of starting it run the same.
 
 services() {
@@ -8,7 +8,7 @@ services() {
 	apiserver_service
 	controller-manager
 	service kube-scheduler kube-scheduler --kubeconfig=/etc/kubernetes/scheduler.conf --leader-elect=false --bind-address=127.0.0.1
-	if [ $start = systemd ]; then # Debian's own, with the configuration from here
+	if [ $start = systemd ]; then # Debian's service, with the configuration from here
 		systemctl restart containerd
 	else
 		service containerd containerd
@@ -28,13 +28,14 @@ kubelet_service() {
 		"--hostname-override=$node" "--node-ip=$ip"
 }
 
-# kubelet gives it another configuration.
+# kubelet restarts the kubelet with a new configuration.
 kubelet() {
 	kubelet_configuration
 	kubelet_service
 }
 
-# etcd serves on a socket in a directory of root's: no port, no certificates.
+# etcd serves on a socket in a directory that only root can enter: no port, no
+# certificates.
 etcd_service() {
 	local socket=unix:///run/etcd/client.sock peers=unix:///run/etcd/peers.sock
 	service etcd etcd --name=node --data-dir=/var/lib/etcd --log-level=warn \
@@ -54,7 +55,8 @@ apiserver_service() {
 		--audit-policy-file=/etc/kubernetes/audit.yaml --audit-log-path=/var/log/kubernetes/audit.log --audit-log-maxsize=1024
 }
 
-# service NAME COMMAND...: runs it, for good, or with its new arguments.
+# service NAME COMMAND...: starts a service that is restarted whenever it ends, or
+# restarts it with new arguments.
 service() {
 	local name=$1 script=/etc/kubernetes/services/$1
 	shift
@@ -67,7 +69,7 @@ service() {
 	chmod 755 "$script"
 	if [ $start = direct ]; then
 		stop_direct "$name"
-		# As systemd does: again and again, in a process group of its own.
+		# As systemd does: restarts it whenever it ends, in a process group of its own.
 		setsid sh -c 'while :; do "$0"; sleep 1; done' "$script" >>"/var/log/kubernetes/$name.log" 2>&1 </dev/null &
 		echo $! >"/run/$name.pid"
 		return
@@ -93,7 +95,7 @@ service() {
 	systemctl restart "$name"
 }
 
-# stop_direct ends what runs under a name, if anything does.
+# stop_direct NAME: ends the service that was started directly under that name, if any.
 stop_direct() {
 	local pid
 	pid=$(cat "/run/$1.pid" 2>/dev/null) || return 0
@@ -101,11 +103,11 @@ stop_direct() {
 	until_works 30 gone "$pid"
 }
 
-# gone GROUP: no process of it is left.
+# gone GROUP: succeeds if the process group has no process left.
 gone() { ! kill -0 -- "-$1" 2>/dev/null; }
 
-# until_works SECONDS COMMAND...: repeats it while it fails, and shows its last words
-# if it never works.
+# until_works SECONDS COMMAND...: repeats a command until it succeeds. After SECONDS it
+# fails with the command's last output.
 until_works() {
 	local end=$((SECONDS + $1)) said
 	shift

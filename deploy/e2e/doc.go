@@ -1,3 +1,3 @@
-// Package e2e tests what deploy/ ships on the real API server. Its tests run in
-// "make e2e".
+// Package e2e tests the files of deploy/ on the real API server. Its tests run in "make
+// e2e".
 package e2e

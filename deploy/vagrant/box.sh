@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Makes a box for Vagrant and libvirt: Debian 12 for amd64, of Debian's packages alone,
-# from the apt sources of this machine. It has whatever deploy/cluster/provision.sh and
-# the node benchmark want of Debian, so that a machine made of it installs nothing.
+# Makes a box for Vagrant and libvirt: Debian 12 for amd64, from Debian's packages alone,
+# with the apt sources of this machine. It has all Debian packages that
+# deploy/cluster/provision.sh and the node benchmark need, so that a machine made from it
+# installs nothing.
 #
 # usage: deploy/vagrant/box.sh FILE
-#        deploy/vagrant/box.sh --packages   what is in it, besides what Debian always has
+#        deploy/vagrant/box.sh --packages   lists its packages, besides those that Debian always has
 #
-# The ssh server's keys are made once, here: give the box to nobody else.
+# The ssh server's keys are made here, once: do not share the box.
 set -euo pipefail
 
 packages=(
@@ -18,8 +19,8 @@ packages=(
 	# a throwaway node, on which the benchmark runs
 	busybox-static e2fsprogs xfsprogs btrfs-progs erofs-utils mount util-linux
 )
-# What nobody needs here, and what takes minutes of an emulated machine. Prometheus is
-# started by provision.sh, with another configuration.
+# Units that are not needed here and take minutes on an emulated machine. provision.sh
+# starts Prometheus itself, with another configuration.
 disabled=(apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer prometheus)
 readonly gib=20 # of the disk, which is sparse
 
@@ -46,7 +47,7 @@ sources=$(apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)
 apt-config dump Acquire >"$work/apt.conf"
 
 echo "box.sh: ${#packages[@]} packages, and what they depend on"
-# Of the kernel's modules, the initramfs gets what the disk is read by.
+# The initramfs gets only the kernel modules that read the disk.
 mmdebstrap --quiet --variant=minbase --architectures=amd64 --include="${packages[*]}" \
 	--aptopt="$work/apt.conf" --dpkgopt=force-unsafe-io \
 	--essential-hook='cd "$1" && mkdir -p etc/initramfs-tools/conf.d usr/share/initramfs-tools/modules.d' \
@@ -55,14 +56,16 @@ mmdebstrap --quiet --variant=minbase --architectures=amd64 --include="${packages
 	bookworm "$root" - <<<"$sources"
 rm -f "$root"/etc/apt/apt.conf.d/99mmdebstrap "$root"/etc/dpkg/dpkg.cfg.d/99mmdebstrap
 
-# As each box is to be (https://developer.hashicorp.com/vagrant/docs/boxes/base): a user
-# whose key everybody knows, until Vagrant replaces it, and who may do everything.
+# As Vagrant requires of a base box
+# (https://developer.hashicorp.com/vagrant/docs/boxes/base): a user with a public,
+# well-known key, which Vagrant replaces, and with full sudo rights.
 chroot "$root" useradd --create-home --shell /bin/bash vagrant
 install -d -m 700 "$root/home/vagrant/.ssh"
 cat "$(dpkg -L vagrant | grep '/keys/vagrant.pub$')" >"$root/home/vagrant/.ssh/authorized_keys"
 chroot "$root" chown -R vagrant:vagrant /home/vagrant/.ssh
 echo 'vagrant ALL=(ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/vagrant"
-# The names of network cards depend on the machine; those of pods' interfaces are others.
+# The names of network cards depend on the machine. They do not match those of pods'
+# interfaces.
 printf '%s\n' '[Match]' 'Name=en* eth*' '[Network]' DHCP=ipv4 >"$root/etc/systemd/network/box.network"
 ln -sf /run/systemd/resolve/resolv.conf "$root/etc/resolv.conf"
 echo '127.0.0.1 localhost' >"$root/etc/hosts"
@@ -76,9 +79,9 @@ echo "box.sh: a disk of $gib GiB"
 truncate -s ${gib}G "$work/disk"
 sfdisk --quiet "$work/disk" <<<'2048,,83,*'
 mke2fs -q -t ext4 -d "$root" -E offset=$((1 << 20)) "$work/disk" $(((gib << 20) - 1024))k
-# Nothing is mounted, so grub-install has no say: its first sector goes where the
-# firmware looks, and the rest behind it, where the first sector looks. The card
-# of a machine without a screen is its serial port.
+# Nothing is mounted, so grub-install cannot be used. boot.img goes into the first
+# sector, which the firmware reads. The rest goes behind it, where boot.img looks for it.
+# The console of a machine without a screen is its serial port.
 cat >"$work/grub.cfg" <<-'EOT'
 	serial --unit=0 --speed=115200
 	terminal_output serial
@@ -94,8 +97,9 @@ dd if="$work/core.img" of="$work/disk" bs=512 seek=1 conv=notrunc status=none
 
 qemu-img convert -O qcow2 "$work/disk" "$work/box.img"
 echo "{\"provider\": \"libvirt\", \"format\": \"qcow2\", \"virtual_size\": $gib}" >"$work/metadata.json"
-# What is right here is in the box, so that not each command of Vagrant boots a probe.
-# What is emulated has a simple CPU, without CMPXCHG16B: tools/vm says why.
+# The box records the driver that works on this machine, so that Vagrant need not boot a
+# probe with each command. An emulated machine gets a simple CPU, without CMPXCHG16B:
+# tools/vm says why.
 driver=$("$(dirname "$0")/driver.sh" "$root/vmlinuz")
 echo "box.sh: its machines run with libvirt's driver $driver"
 {

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Says with which of libvirt's drivers a machine runs here: kvm, or qemu, which emulates.
-# /dev/kvm can be there and not work, as in machines that are virtual themselves: firmware
-# runs and Linux hangs. So this boots a kernel, until it finds no disk.
+# Prints the libvirt driver for a machine here: kvm, or qemu, which emulates. /dev/kvm can
+# exist and not work, for example in machines that are virtual themselves: firmware runs
+# and Linux hangs. So this script boots a kernel until it finds no disk.
 #
 # usage: deploy/vagrant/driver.sh KERNEL
 set -eu

@@ -1,16 +1,16 @@
-// Package admission writes deploy/admission: what the admission plugin
-// OwnerReferencesPermissionEnforcement enforces, as a ValidatingAdmissionPolicy.
+// Package admission writes deploy/admission: the checks of the admission plugin
+// OwnerReferencesPermissionEnforcement, as a ValidatingAdmissionPolicy.
 //
-// The policy is generated because CEL has no loop around an authorizer's check:
-// one costs 350,000 of the 1,000,000 that an expression may, so that each owner has
-// a validation of its own. 24 of them, the check of the object itself and the rest
-// fit into the 10,000,000 that a policy may cost; more owners at once are refused.
+// The policy is generated because CEL has no loop around an authorizer's check. One check
+// costs 350,000 of the 1,000,000 that an expression may cost, so each owner has its own
+// validation. 24 of them, the check of the object itself and the rest fit into the
+// 10,000,000 that a policy may cost. A write that newly blocks more owners is refused.
 //
 // # Invariants
 //
-//   - Only what the plugin lets through passes, or else the difference is in
-//     docs/admission.md, and asserted by a test in deploy/e2e.
-//   - No parameters, no webhook: nothing that can be missing and lock people out.
+//   - The policy allows only what the plugin allows. Every difference is listed in
+//     docs/admission.md and asserted by a test in deploy/e2e.
+//   - No parameters, no webhook: nothing whose absence could lock people out.
 //   - A write that changes no owner reference costs one expression and no check.
 //
 // # Sources

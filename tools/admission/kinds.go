@@ -6,9 +6,9 @@ type Kind struct {
 	Namespaced            bool
 }
 
-// Builtin are the kinds that Kubernetes 1.36 serves with every feature switched
-// on, but for aggregated API servers and custom resources. A test compares them with
-// its discovery.
+// Builtin lists the kinds that Kubernetes 1.36 serves with every feature gate enabled,
+// without aggregated API servers and custom resources. A test compares it with the
+// discovery of a real API server.
 var Builtin = []Kind{
 	{"", "Binding", "bindings", true},
 	{"", "ComponentStatus", "componentstatuses", false},

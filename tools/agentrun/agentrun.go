@@ -1,6 +1,6 @@
-// Package agentrun runs a built ebb-agent beside a throwaway node, for the
-// demo, the benchmarks and the end-to-end tests: the binary that people
-// install, as a process of its own, that can be stopped, killed and measured.
+// Package agentrun runs a built ebb-agent beside a throwaway node, for the demo, the benchmarks
+// and the end-to-end tests. It runs the binary that people install, as a separate process that
+// can be stopped, killed and measured.
 package agentrun
 
 import (
@@ -35,7 +35,7 @@ type Line struct {
 	Fields  map[string]any // everything else; numbers are float64
 }
 
-// Text returns a field as text, "" if it is not there.
+// Text returns a field as text, or "" if the line has no such field.
 func (l Line) Text(field string) string {
 	if v, ok := l.Fields[field]; ok {
 		return fmt.Sprint(v)
@@ -43,7 +43,7 @@ func (l Line) Text(field string) string {
 	return ""
 }
 
-// Number returns a field as a number, 0 if it is none.
+// Number returns a field as a number, or 0 if it is not a number.
 func (l Line) Number(field string) float64 {
 	n, _ := l.Fields[field].(float64)
 	return n
@@ -63,7 +63,7 @@ func ParseLine(text string) (Line, error) {
 	return l, nil
 }
 
-// Options says what to run.
+// Options describes the agent to run.
 type Options struct {
 	Binary string
 	Dir    string // for the configuration, the state and the log
@@ -81,9 +81,9 @@ type Process struct {
 	admin   *http.Client // of the admin socket
 }
 
-// ConfigFor returns the defaults, but enforced and pointed at a node: its socket, a pin
-// directory of its own, any free port, and directories on its filesystem for
-// the kubelet and for logs, which are not there unless somebody makes them.
+// ConfigFor returns the defaults in mode enforce, pointed at a node: its socket, its own pin
+// directory and any free port. The directories for the kubelet and for logs are on the node's
+// filesystem. They do not exist unless the caller makes them.
 func ConfigFor(n *node.Node) config.Config {
 	c := config.Default()
 	pointAt(&c, n)
@@ -103,11 +103,11 @@ func pointAt(c *config.Config, n *node.Node) {
 	c.Containers.LogLinks = filepath.Join(n.Mount(), "loglinks")
 }
 
-// Installation is an API server that binds pods to a node, and what an agent there is
-// configured with.
+// Installation is an API server that binds pods to a node, and the configuration of an agent on
+// that node.
 type Installation struct {
 	ControlPlane *peers.ControlPlane
-	// Config is what the chart ships, but enforced and pointed at the node as [ConfigFor]
+	// Config is the chart's configuration in mode enforce, pointed at the node as [ConfigFor]
 	// does.
 	Config config.Config
 }
@@ -146,8 +146,8 @@ func Install(ctx context.Context, n *node.Node) (_ *Installation, err error) {
 	return i, err
 }
 
-// StartKubelet starts one that registers with the API server, and tells the agent where its
-// directories are. The caller must Close it, before the installation.
+// StartKubelet starts a kubelet that registers with the API server, and sets its directories in
+// Config. The caller must Close it, before the installation.
 func (i *Installation) StartKubelet(ctx context.Context, c peers.KubeletConfig) (*peers.Kubelet, error) {
 	c.ControlPlane = i.ControlPlane
 	k, err := peers.StartKubelet(ctx, c)
@@ -159,7 +159,7 @@ func (i *Installation) StartKubelet(ctx context.Context, c peers.KubeletConfig) 
 	return k, nil
 }
 
-// Close ends the API server, and takes from the kernel what the agent has left there.
+// Close ends the API server, and unloads the agent's kernel programs.
 func (i *Installation) Close() error { return errors.Join(i.ControlPlane.Close(), Unload(i.Config)) }
 
 // Start runs the agent and waits until it is ready.
@@ -223,7 +223,7 @@ func (p *Process) note(text string, onLine func(Line)) {
 	}
 }
 
-// failure describes why the process ended.
+// failure returns the process's exit status and the end of its log.
 func (p *Process) failure() error {
 	return fmt.Errorf("%s%s", p.process.State(), process.Tail(p.log))
 }
@@ -231,7 +231,7 @@ func (p *Process) failure() error {
 // PID of the agent.
 func (p *Process) PID() int { return p.process.PID() }
 
-// Usage is what the agent has used since its start.
+// Usage returns the resources that the agent has used since its start.
 func (p *Process) Usage() (process.Usage, error) { return process.UsageOf(p.PID()) }
 
 // URL of its server.
@@ -240,8 +240,8 @@ func (p *Process) URL() string { return p.base }
 // Ended is closed once the process is gone.
 func (p *Process) Ended() <-chan struct{} { return p.process.Done() }
 
-// Stop ends the agent as a DaemonSet would, and reports if it does not end
-// within a pod's thirty seconds of grace.
+// Stop ends the agent as a DaemonSet would. It returns an error if the agent does not end within
+// a pod's grace period of thirty seconds.
 func (p *Process) Stop() error {
 	grace, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -257,32 +257,33 @@ func (p *Process) Stop() error {
 // Kill ends the agent with SIGKILL.
 func (p *Process) Kill() error { return p.process.End(context.Background(), syscall.SIGKILL) }
 
-// AwaitReady waits until /readyz says so.
+// AwaitReady waits until /readyz succeeds.
 func (p *Process) AwaitReady(ctx context.Context) error {
 	return p.process.Await(ctx, p.log, "ebb-agent to be ready", func(ctx context.Context) error {
 		return peers.Request(ctx, http.DefaultClient, http.MethodGet, p.base+"/readyz", nil, nil)
 	})
 }
 
-// Get returns the body of a page of the agent's admin socket, also of one that it refuses.
+// Get returns the body of a page of the agent's admin socket, also if the agent refuses the
+// request.
 func (p *Process) Get(ctx context.Context, path string) (body string, err error) {
 	err = p.Ask(ctx, http.MethodGet, path, nil, &body)
 	return body, err
 }
 
-// Ask sends a request to the agent's admin socket. in and out are as of [peers.Request].
+// Ask sends a request to the agent's admin socket. For in and out see [peers.Request].
 func (p *Process) Ask(ctx context.Context, method, path string, in, out any) error {
 	return peers.Request(ctx, p.admin, method, "http://ebb"+path, in, out)
 }
 
-// Images returns what the agent says of each image.
+// Images returns the agent's page of images.
 func (p *Process) Images(ctx context.Context) (e page.Images, err error) {
 	err = p.Ask(ctx, http.MethodGet, "/images", nil, &e)
 	return e, err
 }
 
-// Reclaim has a plan carried out that was shown, and calls step with each event. The last one is
-// its result.
+// Reclaim has the agent carry out a plan that it has shown, and calls step with each event. The
+// last event is the result.
 func (p *Process) Reclaim(ctx context.Context, r page.ReclaimRequest, step func(page.ReclaimEvent)) error {
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -317,7 +318,8 @@ func (p *Process) Metric(ctx context.Context, series string) (float64, error) {
 	return peers.Metric(ctx, http.DefaultClient, p.base, series)
 }
 
-// Next is what comes next from a channel that OnLine sends to.
+// Next returns the next value from a channel that OnLine sends to. It fails if the agent or ctx
+// ends first.
 func Next[T any](ctx context.Context, p *Process, c <-chan T) (v T, err error) {
 	select {
 	case v = <-c:

@@ -1,4 +1,4 @@
-// Package await waits, with a bound, for what tells nobody when it changes.
+// Package await polls, with a bound, for conditions that send no notification.
 package await
 
 import (
@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Between two questions there is a pause as long as the last one took, within these bounds:
-// who waits leaves the machine to those it waits for.
+// Between two attempts Until pauses as long as the last one took, within these bounds. This leaves
+// the machine to the processes that it waits for.
 const shortest, longest = 10 * time.Millisecond, 200 * time.Millisecond
 
-// Until asks again until the answer is no error. If ctx ends before, the error has the last answer.
+// Until calls ask until it returns nil. If ctx ends first, the error includes the last error of
+// ask.
 func Until(ctx context.Context, what string, ask func(context.Context) error) error {
 	var last error
 	for {
@@ -21,7 +22,7 @@ func Until(ctx context.Context, what string, ask func(context.Context) error) er
 			return nil
 		}
 		if last == nil || ctx.Err() == nil {
-			last = err // what the end of the wait breaks off says nothing
+			last = err // an attempt that ctx interrupted says nothing
 		}
 		select {
 		case <-ctx.Done():
@@ -31,15 +32,15 @@ func Until(ctx context.Context, what string, ask func(context.Context) error) er
 	}
 }
 
-// T is what Holds needs of a test.
+// T is the part of testing.T that Holds needs.
 type T interface {
 	Helper()
 	Context() context.Context
 	Fatal(...any)
 }
 
-// Holds fails the test unless the answer is no error within limit. It may be called while
-// the test cleans up.
+// Holds fails the test unless ask returns nil within limit. It may be called from a cleanup
+// function.
 func Holds(t T, limit time.Duration, what string, ask func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)

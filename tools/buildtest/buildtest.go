@@ -12,8 +12,8 @@ import (
 
 const module = "github.com/ebb-agent/ebb/"
 
-// Programs builds commands, such as "cmd/ebb-agent", as "make build" does: static, without
-// the race detector, and with its build cache. They are in a directory that goes with the test.
+// Programs builds commands, such as "cmd/ebb-agent", as "make build" does: static, without the
+// race detector, and with its build cache. The test's end deletes their directory.
 func Programs(t testing.TB, packages ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -29,13 +29,13 @@ func Programs(t testing.TB, packages ...string) (dir string) {
 	return dir
 }
 
-// Program builds one command and returns its file.
+// Program builds one command and returns the path of its executable.
 func Program(t testing.TB, pkg string) string {
 	t.Helper()
 	return filepath.Join(Programs(t, pkg), path.Base(pkg))
 }
 
-// Run runs a program to its end, and returns what it prints, and its exit code.
+// Run runs a program to its end, and returns its output and its exit code.
 func Run(t testing.TB, cmd *exec.Cmd) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs strings.Builder

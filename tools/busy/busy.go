@@ -1,4 +1,4 @@
-// Package busy waits for what the kernel does in its own time and tells nobody of.
+// Package busy waits for kernel work that sends no notification.
 package busy
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Retry repeats an operation while it fails with one error, which the kernel
-// gives no event to wait for, and returns the last result.
+// Retry repeats an operation every 5 ms while it fails with the error busy, until ctx
+// ends. It returns the last result.
 func Retry(ctx context.Context, busy error, op func() error) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

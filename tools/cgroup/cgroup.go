@@ -1,5 +1,5 @@
-// Package cgroup makes and removes the cgroups of throwaway nodes and machines, in
-// every hierarchy that is mounted, of version 1 and 2.
+// Package cgroup makes and removes the cgroups of throwaway nodes and machines, in every
+// mounted hierarchy, of version 1 and 2.
 package cgroup
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/busy"
 )
 
-// Hierarchies are the directories where they are mounted.
+// Hierarchies returns the mount points of all cgroup hierarchies.
 func Hierarchies() ([]string, error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
@@ -31,8 +31,8 @@ func Hierarchies() ([]string, error) {
 	return points, nil
 }
 
-// Make makes a cgroup below the top of every hierarchy, with all of its controllers: a
-// kubelet wants to find the one that it puts pods below.
+// Make makes a cgroup below the root of every hierarchy, with all of the hierarchy's
+// controllers. A kubelet requires the parent of its pods' cgroups to exist.
 func Make(name string) error {
 	tops, err := Hierarchies()
 	if err != nil {
@@ -46,7 +46,7 @@ func Make(name string) error {
 		if err := enableControllers(top); err != nil {
 			return fmt.Errorf("make cgroup: %w", err)
 		}
-		// Version 1 takes no process into a cpuset before it has these.
+		// A cpuset of version 1 accepts no process before it has these.
 		for _, setting := range []string{"cpuset.cpus", "cpuset.mems"} {
 			if err := inherit(top, dir, setting); err != nil {
 				return fmt.Errorf("make cgroup: %w", err)
@@ -56,8 +56,8 @@ func Make(name string) error {
 	return nil
 }
 
-// enableControllers gives those below the top all controllers, in a hierarchy of version 2:
-// one whose users need few, as systemd, enables no more.
+// enableControllers enables all controllers for the children of the root, in a hierarchy of
+// version 2. A manager such as systemd enables only those that its units need.
 func enableControllers(top string) error {
 	all, err := os.ReadFile(filepath.Join(top, "cgroup.controllers"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,8 +69,8 @@ func enableControllers(top string) error {
 	return err
 }
 
-// inherit copies a setting of the top cgroup, if this hierarchy has it there, to one
-// below that has none.
+// inherit copies a setting from the root cgroup to a child in which it is empty, if this
+// hierarchy has the setting.
 func inherit(top, dir, setting string) error {
 	data, err := os.ReadFile(filepath.Join(top, setting))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,8 +86,8 @@ func inherit(top, dir, setting string) error {
 	return os.WriteFile(filepath.Join(dir, setting), data, 0o644)
 }
 
-// Remove removes a cgroup and those below it, in every hierarchy. One is busy for as
-// long as the kernel takes to bury the last process in it.
+// Remove removes a cgroup and its descendants, in every hierarchy. A cgroup is busy until
+// the kernel has released its last process.
 func Remove(ctx context.Context, name string) error {
 	tops, err := Hierarchies()
 	if err != nil {
@@ -100,7 +100,7 @@ func Remove(ctx context.Context, name string) error {
 			if err == nil && d.IsDir() {
 				dirs = append(dirs, path)
 			}
-			return nil // what vanishes during the walk needs no removal
+			return nil // a cgroup that vanishes during the walk needs no removal
 		})
 		errs = append(errs, err)
 		for _, dir := range slices.Backward(dirs) {

@@ -8,15 +8,16 @@ import (
 	nodeconfig "github.com/ebb-agent/ebb/agent/node/config"
 )
 
-// nodeSchema is what agent.config may have: the fields of ebb-agent's configuration
-// but for those that are values of their own.
+// nodeSchema returns the schema of agent.config: the fields of ebb-agent's
+// configuration without those that have chart values of their own.
 func nodeSchema(c nodeconfig.Config) schema {
 	s := structSchema(reflect.ValueOf(c))
 	drop(s, "mode", "server")
 	return s
 }
 
-// clusterSchema is what controller.config may have.
+// clusterSchema returns the schema of controller.config: the fields of ebb-controller's
+// configuration without those that have chart values of their own.
 func clusterSchema(c config.Config) schema {
 	s := structSchema(reflect.ValueOf(c))
 	drop(s, "mode")
@@ -31,8 +32,8 @@ func drop(s schema, names ...string) {
 	}
 }
 
-// enums are the fields that take a few words, by name: they mean the same in both
-// configurations.
+// enums are the schemas of fields that take one of a few words, by field name. A name
+// means the same in both configurations.
 var enums = map[string]schema{
 	"level":     oneOf("debug", "info", "warn", "error"),
 	"format":    oneOf("json", "text"),
@@ -59,7 +60,7 @@ func fieldSchema(name string, v reflect.Value) schema {
 	switch v.Interface().(type) {
 	case nodeconfig.Duration, config.Duration:
 		return matching(`^0$|^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`)
-	case config.Mode: // of a collector; YAML makes a boolean of a bare off
+	case config.Mode: // of a collector; YAML reads a bare off as a boolean
 		return schema{"enum": []any{config.Off, config.Observe, config.Enforce, false}}
 	}
 	switch v.Kind() {

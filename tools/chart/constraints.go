@@ -17,7 +17,7 @@ var (
 	seconds  = schema{"type": "integer", "minimum": 1, "maximum": 3600}
 	path     = schema{"type": "string", "pattern": `^(/[^/\s]+)+$|^$`}
 	mode     = oneOf("observe", "enforce")
-	mapping  = schema{"type": "object"} // what Kubernetes itself checks
+	mapping  = schema{"type": "object"} // checked by Kubernetes
 	mappings = schema{"type": "array", "items": mapping}
 	profile  = closed(schema{
 		"type":             oneOf("RuntimeDefault", "Localhost", "Unconfined"),
@@ -45,13 +45,13 @@ func atLeastOne(items schema) schema {
 
 func matching(pattern string) schema { return schema{"type": "string", "pattern": pattern} }
 
-// rolling is how pods are replaced, where types are the ways there are.
+// rolling is the schema of an update strategy with these types.
 func rolling(surge schema, types ...string) schema {
 	return closed(schema{"type": oneOf(types...), "rollingUpdate": closed(schema{"maxUnavailable": share, "maxSurge": surge})})
 }
 
-// profiles are agents of their own, by name. They have the rights of all agents, so that they take pods
-// from where all do.
+// profiles is the schema of agent.profiles: further DaemonSets of the agent, by name. A profile cannot
+// set pods, because all agents share one set of rights and so one source of pods.
 func profiles() schema {
 	config := nodeSchema(nodeconfig.Default())
 	drop(config, "pods")
@@ -60,14 +60,15 @@ func profiles() schema {
 	}}
 }
 
-// constraints are the schemas of values of which the default does not say enough.
+// constraints are the schemas of values that their defaults do not determine, by dotted path.
 var constraints = map[string]schema{
 	"nameOverride":     matching(`^$|^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$`),
 	"fullnameOverride": matching(`^$|^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$`),
 	"commonLabels":     labels,
 	"imagePullSecrets": schema{"type": "array", "items": closed(schema{"name": text}, "name")},
 
-	// A name without tag, as distribution/reference has it: nothing that would be special in a keep rule.
+	// A name without tag, as distribution/reference defines it. It has no characters that are special in
+	// a keep rule.
 	"image.repository":  matching(`^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`),
 	"image.registry":    matching(`^$|^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`),
 	"image.tag":         matching(`^$|^[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}$`),

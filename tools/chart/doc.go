@@ -1,22 +1,21 @@
-// Package chart makes what belongs to the Helm chart in deploy/chart and is not
-// written by hand: the schema of its values, their table in docs/chart.md, the
-// copies of rules, dashboards and admission policy that the chart offers, and the
-// plain manifests in deploy/manifests.
+// Package chart generates the parts of the Helm chart in deploy/chart that are not
+// written by hand. These are the schema of its values, their table in docs/chart.md,
+// and the chart's copies of rules, dashboards and admission policy. From the chart it
+// generates the plain manifests in deploy/manifests.
 //
 // # Invariants
 //
-//   - The chart is the source of truth. The manifests are what "helm template"
-//     makes of it with the defaults, cut into files; they differ by the Namespace
-//     alone, which helm users make themselves.
-//   - values.yaml says once what there is: its keys are the schema's, its comments
-//     the documentation. Only what a default cannot tell (an enumeration, a pattern,
-//     what a list has) is added, in constraints.go.
-//   - What agent.config and controller.config may have comes from the structs that
-//     ebb-agent and ebb-controller decode into, so that a misspelt field is refused
-//     by helm already.
+//   - The chart is the source of truth. The manifests are the output of "helm template"
+//     with the defaults, split into files. The only addition is the Namespace, which
+//     helm users make themselves.
+//   - values.yaml is the only list of values: its keys are the schema's, its comments
+//     the documentation. constraints.go adds only what a default cannot express:
+//     enumerations, patterns, the items of lists.
+//   - The fields of agent.config and controller.config come from the structs that
+//     ebb-agent and ebb-controller decode into, so that helm refuses a misspelt field.
 //
-// Everything is a pure function of the files, but for Helm itself, which is the
-// pinned one of tools/helm, built on first use. Generate writes; the tests compare.
+// Everything is a pure function of the files, except for Helm itself: the pinned
+// version of tools/helm, built on first use. Generate writes; the tests compare.
 //
 // # Sources
 //

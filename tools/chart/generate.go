@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// copies are files that the chart offers, and where they come from.
+// copies maps files of the chart to their sources.
 var copies = map[string]string{
 	"deploy/chart/files/admission/policy.yaml":      "deploy/admission/policy.yaml",
 	"deploy/chart/files/admission/deny.yaml":        "deploy/admission/deny.yaml",
@@ -20,8 +20,8 @@ var copies = map[string]string{
 	"deploy/chart/files/dashboards/controller.json": "deploy/grafana/controller.json",
 }
 
-// Inputs makes what the chart itself is in need of: its schema, its copies and the
-// page about its values. Files are named from root.
+// Inputs generates the files that the chart itself needs: its schema, its copies and
+// the page about its values. Keys are paths below root.
 func Inputs(root string) (map[string][]byte, error) {
 	values, err := ReadValues(filepath.Join(root, "deploy/chart/values.yaml"))
 	if err != nil {
@@ -52,7 +52,7 @@ func Inputs(root string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// Generate writes everything that is made.
+// Generate writes all generated files.
 func Generate(ctx context.Context, root string) error {
 	inputs, err := Inputs(root)
 	if err != nil {
@@ -69,7 +69,7 @@ func Generate(ctx context.Context, root string) error {
 	if err != nil {
 		return err
 	}
-	// What is not made any more must not be applied any more.
+	// A manifest that is no longer generated must not be applied any more.
 	if err := os.RemoveAll(filepath.Join(root, ManifestDir)); err != nil {
 		return fmt.Errorf("remove old manifests: %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// The release that the manifests are of.
+// Name and namespace of the release that the manifests are rendered for.
 const (
 	Release   = "ebb"
 	Namespace = "ebb-system"
@@ -22,8 +22,8 @@ type Helm struct {
 	binary, root string
 }
 
-// Build returns Helm, which it builds if this version has not been built before.
-// Root is the repository's.
+// Build returns the pinned Helm, and builds it unless the cache has it. root is the
+// repository's root.
 func Build(ctx context.Context, root string) (*Helm, error) {
 	dir, err := process.Output(exec.CommandContext(ctx, filepath.Join(root, "tools/helm/build")))
 	if err != nil {
@@ -32,8 +32,8 @@ func Build(ctx context.Context, root string) (*Helm, error) {
 	return &Helm{filepath.Join(strings.TrimSpace(dir), "helm"), root}, nil
 }
 
-// Run runs helm on the chart: helm VERB ARGS… deploy/chart. The error has what helm
-// wrote.
+// Run runs helm on the chart: helm VERB ARGS… deploy/chart. An error includes helm's
+// output.
 func (h *Helm) Run(ctx context.Context, verb string, args ...string) ([]byte, error) {
 	return h.call(ctx, append(append([]string{verb}, args...), h.chart())...)
 }
@@ -57,13 +57,13 @@ func (h *Helm) call(ctx context.Context, args ...string) ([]byte, error) {
 	return []byte(out), nil
 }
 
-// Document is one object that a template has made.
+// Document is one object that a template rendered.
 type Document struct {
-	Template string // its path below deploy/chart/templates
+	Template string // path below deploy/chart/templates
 	Text     []byte
 }
 
-// Template renders the chart, in the order in which helm would install.
+// Template renders the chart. Documents are in helm's order of installation.
 func (h *Helm) Template(ctx context.Context, args ...string) ([]Document, error) {
 	out, err := h.Run(ctx, "template", append([]string{"--namespace", Namespace, "--name-template", Release}, args...)...)
 	if err != nil {
@@ -74,7 +74,7 @@ func (h *Helm) Template(ctx context.Context, args ...string) ([]Document, error)
 
 const sourceMark = "# Source: ebb/templates/"
 
-// documents cuts what helm template writes.
+// documents splits the output of helm template into documents.
 func documents(out []byte) (list []Document, err error) {
 	for text := range bytes.SplitSeq(append([]byte("\n"), out...), []byte("\n---\n")) {
 		text = bytes.TrimSpace(text)
@@ -91,8 +91,8 @@ func documents(out []byte) (list []Document, err error) {
 	return list, nil
 }
 
-// tidy ends the text with one line feed and removes what templates leave at the ends
-// of lines.
+// tidy removes empty lines, and blanks at the ends of lines. The text ends with one
+// line feed.
 func tidy(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// ManifestDir is where the manifests are, below the root.
+// ManifestDir is the directory of the manifests, relative to the root.
 const ManifestDir = "deploy/manifests"
 
-// manifests are the files and the templates that they are made of. kubectl applies a directory in
-// the order of names, the namespace first, and nothing below it: the chart's defaults are in the
-// directory itself, the controller is in one of its own.
+// manifests maps files to the prefixes of the templates that they are rendered from; the first match
+// applies. kubectl applies the files of a directory in name order, so the namespace is first. It
+// does not apply subdirectories: the directory itself holds the chart's defaults, and the controller
+// has its own subdirectory.
 var manifests = []struct {
 	file, template, about string
 }{
@@ -26,11 +27,11 @@ var manifests = []struct {
 	{"uninstall/unload.yaml", "uninstall/unload.yaml", "Removes from the nodes what the agents left: apply after they are gone."},
 }
 
-// EnforcingRights is the file with the rights of a controller that enforces.
+// EnforcingRights is the file with the rights of a controller in mode enforce.
 const EnforcingRights = "enforce/controller-rbac.yaml"
 
-// Manifests renders the chart with the namespace and the controller, all else as by default, and the
-// rights of a controller that enforces.
+// Manifests renders the chart with the namespace, the controller, and otherwise defaults. It adds
+// the rights of a controller in mode enforce.
 func (h *Helm) Manifests(ctx context.Context) (map[string][]byte, error) {
 	rendered, err := h.Template(ctx, "--skip-tests", "--set", "namespace.create=true,controller.enabled=true")
 	if err != nil {

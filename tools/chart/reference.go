@@ -10,7 +10,7 @@ const (
 	tableEnds   = "<!-- end of values -->\n"
 )
 
-// Reference puts the table of the values between the marks of a page.
+// Reference replaces the table of values between the marks of a page.
 func Reference(page []byte, values []Value) ([]byte, error) {
 	before, rest, ok := strings.Cut(string(page), tableBegins)
 	_, after, ends := strings.Cut(rest, tableEnds)
@@ -25,5 +25,5 @@ func Reference(page []byte, values []Value) ([]byte, error) {
 	return []byte(before + tableBegins + b.String() + tableEnds + after), nil
 }
 
-// cell keeps a text from ending its cell.
+// cell escapes the character that would end a table cell.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

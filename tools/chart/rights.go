@@ -18,8 +18,8 @@ type policyRule struct {
 	Verbs     []string `json:"verbs"`
 }
 
-// rights is the YAML document of what each collector needs with its default settings, in all
-// namespaces: its rules by its name and its mode. What more its settings ask for is in the template.
+// rights returns a YAML document with the rules that each collector needs with its default settings,
+// in all namespaces, by collector and mode. The template adds the rules that other settings need.
 func rights() ([]byte, error) {
 	all := make(map[gc.Collector]map[config.Mode][]policyRule)
 	for _, name := range cluster.Collectors() {
@@ -32,8 +32,8 @@ func rights() ([]byte, error) {
 	return append([]byte("# Made from agent/cluster/registry.go by make generate.\n"), data...), err
 }
 
-// rules puts rights together: the verbs of a resource, and the resources of a group that have the
-// same verbs.
+// rules groups rights: the verbs of a resource, and the resources of a group that have the same
+// verbs.
 func rules(rights []cluster.Right) (list []policyRule) {
 	type resource struct{ group, name string }
 	verbs := make(map[resource][]string)

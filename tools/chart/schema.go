@@ -10,13 +10,13 @@ import (
 // schema is a JSON Schema, or a part of one.
 type schema = map[string]any
 
-// Schema is the values.schema.json of values. What is not in values.yaml is refused,
-// by its name.
+// Schema returns the values.schema.json of values. It refuses keys that values.yaml
+// does not have.
 func Schema(values []Value) ([]byte, error) {
 	s := objectSchema(values)
 	s["$schema"] = "http://json-schema.org/draft-07/schema#"
 	s["title"] = "Values of the chart ebb"
-	// helm itself puts global into the values of every chart.
+	// helm adds global to the values of every chart.
 	s["properties"].(schema)["global"] = schema{"type": "object", "properties": schema{"imageRegistry": text}}
 	data, err := json.MarshalIndent(s, "", "  ")
 	return append(data, '\n'), err
@@ -40,7 +40,7 @@ func objectSchema(values []Value) schema {
 	return closed(properties)
 }
 
-// closed is an object with these properties and no others.
+// closed is the schema of an object with these properties and no others.
 func closed(properties schema, required ...string) schema {
 	s := schema{"type": "object", "additionalProperties": false, "properties": properties}
 	if len(required) > 0 {

@@ -10,16 +10,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Value is one of values.yaml.
+// Value is one value of values.yaml.
 type Value struct {
 	Path    string // "agent.metrics.port"
 	Doc     string
 	Default any
-	Fields  []Value // of a mapping that is not empty, in the file's order
+	Fields  []Value // of a non-empty mapping, in file order
 }
 
-// ReadValues reads a values.yaml. Each value without fields has to have a comment
-// above it.
+// ReadValues reads a values.yaml. Each value without fields must have a comment above it.
 func ReadValues(file string) ([]Value, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -46,8 +45,8 @@ func valuesOf(above string, mapping *yaml.Node) (list []Value, err error) {
 		if e := node.Decode(&v.Default); e != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", v.Path, e))
 		}
-		// A configuration is a value of its own: its fields are documented elsewhere. So are
-		// fields that Kubernetes has.
+		// A mapping with a comment is one value: the fields of configurations and of
+		// Kubernetes types are documented elsewhere.
 		if node.Kind == yaml.MappingNode && len(node.Content) > 0 && v.Doc == "" {
 			var e error
 			v.Fields, e = valuesOf(v.Path, node)
@@ -70,7 +69,7 @@ func comment(head string) string {
 	return strings.Join(words, " ")
 }
 
-// leaves are all values without fields.
+// leaves returns all values without fields.
 func leaves(values []Value) (list []Value) {
 	for _, v := range values {
 		if v.Fields != nil {
@@ -82,7 +81,7 @@ func leaves(values []Value) (list []Value) {
 	return list
 }
 
-// text is the default as it could be written in one line of YAML.
+// text returns the default on one line, as JSON, which is valid YAML.
 func (v Value) text() string {
 	data, err := json.Marshal(v.Default)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// Cgroup is the parent of all cgroups of the machine in that directory.
+// Cgroup returns the parent of all cgroups of the machine in that directory.
 func Cgroup(dir string) string {
 	return fmt.Sprintf("/ebb-cluster-%s-%.4x", filepath.Base(dir), sha256.Sum256([]byte(dir)))
 }

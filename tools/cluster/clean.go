@@ -14,11 +14,11 @@ import (
 	"github.com/ebb-agent/ebb/tools/owned"
 )
 
-// patience bounds the wait for what the kernel takes away by itself, of which it
-// tells nobody: it needs milliseconds.
+// patience bounds the wait for removals that the kernel does by itself, without a
+// notification. They take milliseconds.
 const patience = 15 * time.Second
 
-// release takes away what the kernel leaves of a machine.
+// release removes the parts of a machine that the kernel does not remove itself.
 func release(dir string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -32,8 +32,8 @@ func release(dir string) error {
 	return err
 }
 
-// Clean removes every machine below base that no living process owns, and returns
-// the names of those that are gone.
+// Clean removes every machine below base that no living process owns, and returns the
+// names of the removed ones.
 func Clean(base string, log *slog.Logger) ([]string, error) {
 	return owned.Clean(base, log, release)
 }

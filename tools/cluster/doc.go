@@ -5,7 +5,7 @@
 // # What a machine is
 //
 // [Run] starts a command in its own mount, process, network, IPC and UTS namespaces. The
-// command sees the programs of the real machine, but
+// command can run the programs of the real machine, but
 //
 //	/      is read-only
 //	/var   is an empty ext4 filesystem on a loop device: what fills it fills a disk
@@ -21,18 +21,18 @@
 //
 //   - Nothing outlives the process that called Run, however it ends. The kernel kills the
 //     machine's first process with it (PR_SET_PDEATHSIG), and all others with the first one
-//     (pid_namespaces(7)). Mounts, loop device, pinned programs and interfaces go with the
-//     last process.
+//     (pid_namespaces(7)). The kernel releases mounts, loop device, pinned programs and
+//     interfaces with the last process.
 //   - The kernel leaves cgroups and BASE/NAME behind. The owner and the machine's first
-//     process lock that directory. [Clean], and the next Run of that name, remove what
-//     nobody locks.
+//     process lock that directory. [Clean], and the next Run of that name, remove
+//     directories that no process locks.
 //
 // # Failure modes
 //
 // The machine's first process prints an error of the setup and exits with [SetupFailed].
 // Run waits until the last cgroup can be removed.
 //
-// Time, kernel settings without a namespace, and the cgroup hierarchies are those of the
+// Time, kernel settings without a namespace, and the cgroup hierarchies are shared with the
 // real machine; the command sees all cgroups.
 //
 // Sources: namespaces(7), pid_namespaces(7), mount_namespaces(7), prctl(2), loop(4).

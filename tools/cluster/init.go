@@ -12,11 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFD is the lock, which this process holds for as long as anything runs here.
+// lockFD is the lock on the machine's directory, which this process holds as long as
+// anything runs in the machine.
 const lockFD = 3
 
-// beInit sets the machine up, starts the command, and buries the dead until the
-// command is among them. All that still runs then is killed by the kernel.
+// beInit sets up the machine, starts the command, and reaps children until the command
+// has ended. The kernel kills all processes that still run then. told is the JSON of a
+// setup.
 func beInit(told string) (status int, err error) {
 	unix.CloseOnExec(lockFD)
 	var s setup
@@ -36,7 +38,7 @@ func beInit(told string) (status int, err error) {
 	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	// Not os/exec: its Wait and the one below would take each other's dead.
+	// Not os/exec: its Wait and the one below would reap each other's children.
 	pid, err := syscall.ForkExec(name, s.Command, &syscall.ProcAttr{
 		Dir:   wd,
 		Env:   append(os.Environ(), "EBB_CLUSTER_CGROUP="+Cgroup(s.Dir), "EBB_CLUSTER_NAME="+s.Name),
@@ -47,15 +49,15 @@ func beInit(told string) (status int, err error) {
 	}
 	go func() {
 		for sig := range signals {
-			// Fails if it has just ended, which the loop below sees.
+			// Fails if the command has just ended; the loop below sees that.
 			_ = syscall.Kill(pid, sig.(syscall.Signal))
 		}
 	}()
 	return bury(pid)
 }
 
-// bury waits for children, of which orphans become this process's own, until one
-// of them is pid.
+// bury reaps children until one of them is pid, and returns that one's exit status.
+// Orphans become children of this process.
 func bury(pid int) (int, error) {
 	for {
 		var ws syscall.WaitStatus

@@ -23,39 +23,38 @@ import (
 const (
 	defaultBase = "/var/tmp/ebb-cluster"
 
-	// NodeIP is the machine's own address; NodeNet has no other machine in it.
+	// NodeIP is the machine's own address. NodeNet contains no other machine.
 	NodeIP  = "10.254.0.2"
 	NodeNet = "10.254.0.0/24"
 
 	// SetupFailed is the exit status of a machine that could not be set up.
 	SetupFailed = 125
 
-	// stopTime is what a command has to end in good order.
+	// stopTime is how long a command may take to end after SIGTERM.
 	stopTime = 20 * time.Second
 )
 
-// BaseDir is where machines live unless a Config says otherwise: $EBB_CLUSTER_DIR,
-// or /var/tmp/ebb-cluster.
+// BaseDir is the default for Config.Base: $EBB_CLUSTER_DIR, or /var/tmp/ebb-cluster.
 func BaseDir() string {
 	return cmp.Or(os.Getenv("EBB_CLUSTER_DIR"), defaultBase)
 }
 
-// Config is what a machine is to be.
+// Config describes a machine.
 type Config struct {
-	// Name tells machines of one base directory apart, and is its host name.
-	// Default "ebb".
+	// Name identifies a machine in its base directory, and is its host name. Default
+	// "ebb".
 	Name string
-	// Base is the directory that machines live in. Default BaseDir().
+	// Base is the directory that holds machines. Default BaseDir().
 	Base string
 	// DiskBytes is the size of the filesystem on /var; the file behind it is sparse.
 	// Default 4 GiB.
 	DiskBytes int64
-	// See are directories that the command can read wherever they are; the working
-	// directory is always one.
+	// See lists directories of the real machine that the command can read at the same
+	// path. The working directory is always included.
 	See []string
-	// Out is a directory that the command can write to. Empty: none.
+	// Out is a directory that the command can write to, or "".
 	Out string
-	// Stdout and Stderr are the command's; nil is nowhere.
+	// Stdout and Stderr receive the command's output; nil discards it.
 	Stdout, Stderr io.Writer
 }
 
@@ -74,7 +73,7 @@ func (c Config) complete() (Config, error) {
 	}
 	wd, err := os.Getwd()
 	errs = append(errs, err)
-	// Those that lie in others come after them.
+	// A directory inside another one must come after it.
 	c.See = append([]string{wd}, c.See...)
 	if c.Out != "" {
 		c.See = append(c.See, c.Out)
@@ -90,7 +89,7 @@ func (c Config) complete() (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// setup is what the machine's first process is told.
+// setup is the input of the machine's first process.
 type setup struct {
 	Dir, Out, Name string
 	See            []string
@@ -129,8 +128,8 @@ func Run(ctx context.Context, c Config, command ...string) (status int, err erro
 	return startInit(ctx, c, lock, told)
 }
 
-// startInit starts the machine's first process and waits for it. Pdeathsig is sent
-// when the thread that forked ends, so this one must not before.
+// startInit starts the machine's first process and waits for it. The kernel sends
+// Pdeathsig when the thread that forked ends, so the goroutine keeps its thread.
 func startInit(ctx context.Context, c Config, lock *os.File, told []byte) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -155,7 +154,8 @@ func startInit(ctx context.Context, c Config, lock *os.File, told []byte) (int, 
 	return 0, nil
 }
 
-// Init does nothing, but in the machine's first process, which it never leaves.
+// Init must be called first in main. In the machine's first process it runs the machine
+// and never returns; in all others it does nothing.
 func Init() {
 	if len(os.Args) != 2 || os.Args[0] != initName {
 		return

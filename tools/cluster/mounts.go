@@ -16,14 +16,14 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// build makes the machine, from within its namespaces.
+// build sets up the machine, from within its namespaces.
 func (s setup) build() error {
 	steps := []struct {
 		what string
 		do   func() error
 	}{
 		{"leave the other mounts", leaveMounts},
-		// The loop device writes to a file in it, while / is read-only.
+		// The loop device writes to a file in this directory, while / is read-only.
 		{"mount directory", func() error { return unix.Mount(s.Dir, s.Dir, "", unix.MS_BIND, "") }},
 		{"make disk", s.mountDisk},
 		{"copy /etc", s.copyEtc},
@@ -40,11 +40,11 @@ func (s setup) build() error {
 	return nil
 }
 
-// kept are mounts that the machine has in common with the real one.
+// kept are the mounts that the machine shares with the real one.
 var kept = []string{"/proc", "/sys", "/dev"}
 
-// leaveMounts lets go of what is mounted elsewhere, such as other throwaway
-// filesystems, which could not be unmounted there as long as it is here.
+// leaveMounts detaches all other mounts, such as those of other throwaway nodes. Their
+// owners could not unmount them while this namespace holds them.
 func leaveMounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return err
@@ -59,7 +59,7 @@ func leaveMounts() error {
 		}) {
 			continue
 		}
-		// One that lies below another is gone with it.
+		// Detaching a mount detaches those below it.
 		err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("detach %s: %w", m.Mountpoint, err)
@@ -68,11 +68,12 @@ func leaveMounts() error {
 	return nil
 }
 
-// Where things are until they are put in their places.
+// path returns the path at which a part of the machine is prepared before it is moved
+// into place.
 func (s setup) path(name string) string { return filepath.Join(s.Dir, name) }
 
-// mountDisk makes the disk. mount(8) finds a loop device for it, which the kernel
-// detaches with the last mount.
+// mountDisk makes the disk. mount(8) finds a loop device, which the kernel detaches
+// with the last mount.
 func (s setup) mountDisk() error {
 	if err := errors.Join(os.Mkdir(s.path("var"), 0o755), os.Mkdir(s.path("etc"), 0o755)); err != nil {
 		return err
@@ -105,14 +106,14 @@ func (s setup) copyEtc() error {
 	return command("cp", "-a", "/etc/.", s.path("etc"))
 }
 
-// mountAll puts everything in its place. Only then nothing is written any more
-// outside of it.
+// mountAll moves all mounts into place. From then on nothing outside the machine can be
+// written to, except for Out.
 func (s setup) mountAll() error {
 	seen, err := s.take()
 	if err != nil {
 		return err
 	}
-	// Moved, not bound: a kubelet looks for a device by the first of its mounts.
+	// Moved, not bound: a kubelet identifies a device by the first of its mounts.
 	for _, m := range [][2]string{{s.path("etc"), "/etc"}, {s.path("var"), "/var"}} {
 		if err := unix.Mount(m[0], m[1], "", unix.MS_MOVE, ""); err != nil {
 			return fmt.Errorf("mount %s: %w", m[1], err)
@@ -125,7 +126,7 @@ func (s setup) mountAll() error {
 		{"tmpfs", "/run", "mode=755,size=256m"},
 		{"tmpfs", "/tmp", "mode=1777,size=512m"},
 		{"proc", "/proc", ""},
-		{"bpf", "/sys/fs/bpf", "mode=700"}, // each mount is a new one, without the others' pins
+		{"bpf", "/sys/fs/bpf", "mode=700"}, // each mount is a new instance, without others' pins
 	} {
 		if err := unix.Mount(m.fs, m.path, m.fs, unix.MS_NOSUID|unix.MS_NODEV, m.options); err != nil {
 			return fmt.Errorf("mount %s: %w", m.path, err)
@@ -134,7 +135,8 @@ func (s setup) mountAll() error {
 	if err := s.put(seen); err != nil {
 		return err
 	}
-	// As systemd leaves a machine: what pods mount is seen by containerd and kubelet alike.
+	// As systemd configures a machine: containerd and the kubelet both see the mounts
+	// of pods.
 	return unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, "")
 }
 
@@ -145,8 +147,7 @@ func readOnly(path string) error {
 	return nil
 }
 
-// take gets hold of the directories that are to be seen: /tmp or /var may be about
-// to cover them.
+// take opens the directories in See before the mounts on /tmp or /var can cover them.
 func (s setup) take() ([]int, error) {
 	fds := make([]int, len(s.See))
 	for i, dir := range s.See {
@@ -159,10 +160,10 @@ func (s setup) take() ([]int, error) {
 	return fds, nil
 }
 
-// put lays them where they were; only Out can be written to.
+// put mounts the directories at their old paths, read-only except for Out.
 func (s setup) put(fds []int) error {
 	for i, dir := range s.See {
-		if _, err := os.Stat(dir); err != nil { // covered
+		if _, err := os.Stat(dir); err != nil { // covered by a new mount
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return err
 			}
@@ -181,8 +182,9 @@ func (s setup) put(fds []int) error {
 	return nil
 }
 
-// shieldSettings lays files over the kernel's settings that a kubelet would make: where
-// it finds its own values it leaves them. The kernel has them once for all.
+// shieldSettings mounts files over the kernel settings that a kubelet would change. The
+// files hold the kubelet's own values, which it leaves unchanged. The real settings are
+// shared by the whole kernel.
 func shieldSettings() error {
 	const dir = "/run/ebb-cluster/settings"
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -200,7 +202,7 @@ func shieldSettings() error {
 	return nil
 }
 
-// makeNetwork makes one interface, whose other end is in nobody's hands.
+// makeNetwork makes one interface. Its peer is in the same namespace and unused.
 func makeNetwork() error {
 	for _, args := range []string{
 		"link set lo up",

@@ -15,24 +15,24 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// GetPluginInfo tells the driver's name.
+// GetPluginInfo returns the driver's name.
 func (d *Driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
 	return &csi.GetPluginInfoResponse{Name: d.config.Name, VendorVersion: "1"}, nil
 }
 
-// GetPluginCapabilities says that there is a controller.
+// GetPluginCapabilities reports a controller service.
 func (d *Driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{{
 		Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: csi.PluginCapability_Service_CONTROLLER_SERVICE}},
 	}}}, nil
 }
 
-// Probe says that it is ready.
+// Probe reports that the driver is ready.
 func (d *Driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
 }
 
-// ControllerGetCapabilities says what the controller can do.
+// ControllerGetCapabilities reports LIST_VOLUMES and, unless NoDelete, CREATE_DELETE_VOLUME.
 func (d *Driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	can := []csi.ControllerServiceCapability_RPC_Type{csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_LIST_VOLUMES}
 	if d.config.NoDelete {
@@ -47,7 +47,7 @@ func (d *Driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 	return resp, nil
 }
 
-// CreateVolume makes a directory, once for each name.
+// CreateVolume makes a directory. It is idempotent for the same name and capacity.
 func (d *Driver) CreateVolume(_ context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	name, capacity := req.GetName(), req.GetCapacityRange().GetRequiredBytes()
 	switch {
@@ -71,7 +71,7 @@ func (d *Driver) CreateVolume(_ context.Context, req *csi.CreateVolumeRequest) (
 	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: id, CapacityBytes: capacity}}, nil
 }
 
-// DeleteVolume removes the directory with all that is in it.
+// DeleteVolume removes the directory and its contents.
 func (d *Driver) DeleteVolume(_ context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	id := req.GetVolumeId()
 	switch {
@@ -91,7 +91,7 @@ func (d *Driver) DeleteVolume(_ context.Context, req *csi.DeleteVolumeRequest) (
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
-// ValidateVolumeCapabilities takes what mounts.
+// ValidateVolumeCapabilities confirms all capabilities of an existing volume.
 func (d *Driver) ValidateVolumeCapabilities(_ context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	switch {
 	case req.GetVolumeId() == "":
@@ -106,7 +106,7 @@ func (d *Driver) ValidateVolumeCapabilities(_ context.Context, req *csi.Validate
 	}, nil
 }
 
-// ListVolumes in the order of their IDs; a token is how many were listed before.
+// ListVolumes lists volumes by ID. A token is the number of volumes already listed.
 func (d *Driver) ListVolumes(_ context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

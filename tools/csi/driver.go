@@ -19,23 +19,25 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Config says what a driver is, and how it misbehaves.
+// Config describes a driver, and how it misbehaves.
 type Config struct {
 	Name   string
 	Socket string
-	Root   string // of the volumes; made if it is not there
-	// Token is what the secret "token" of a DeleteVolume must be; empty: none is wanted.
+	Root   string // directory of the volumes; created if it is missing
+	// Token is the required value of the secret "token" of a DeleteVolume; "" requires
+	// none.
 	Token string
-	// Before is called with the full name of each method, before it does anything. An error
-	// is the answer.
+	// Before is called with the short name of each method, before the method runs. Its
+	// error is returned instead.
 	Before func(ctx context.Context, method string) error
-	// After is called once a method has done what it does, and before it is answered.
+	// After is called when a method has succeeded, before the response is sent. Its error
+	// is returned instead.
 	After func(ctx context.Context, method string) error
-	// Without CREATE_DELETE_VOLUME the controller service has nothing to offer.
+	// NoDelete hides CREATE_DELETE_VOLUME: the controller service only lists volumes.
 	NoDelete bool
 }
 
-// Driver is one that serves.
+// Driver is a running driver.
 type Driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer
@@ -50,13 +52,13 @@ type Driver struct {
 	calls     []string
 }
 
-// volume is what was asked for.
+// volume is a volume as requested.
 type volume struct {
 	name     string
 	capacity int64
 }
 
-// Start serves until Stop. What is in Root already are volumes, too.
+// Start serves until Stop. Directories already in Root are volumes, too.
 func Start(c Config) (*Driver, error) {
 	if err := os.MkdirAll(c.Root, 0o755); err != nil {
 		return nil, err
@@ -87,13 +89,13 @@ func Start(c Config) (*Driver, error) {
 	return d, nil
 }
 
-// Stop serving. Calls that are on their way are broken off. The volumes stay.
+// Stop stops serving and aborts running calls. The volumes are kept.
 func (d *Driver) Stop() {
 	d.server.Stop()
 	<-d.done
 }
 
-// call stands before and behind each method.
+// call records each method call, and runs Before and After around it.
 func (d *Driver) call(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	method := info.FullMethod[strings.LastIndex(info.FullMethod, "/")+1:]
 	d.mu.Lock()
@@ -111,17 +113,17 @@ func (d *Driver) call(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	return resp, err
 }
 
-// Calls are the methods that were called so far, in order.
+// Calls returns the methods that were called so far, in order.
 func (d *Driver) Calls() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.calls)
 }
 
-// prefix begins the names of directories.
+// prefix is the prefix of the directories' names.
 const prefix = "volume-"
 
-// Make a volume as CreateVolume does, with a file in it.
+// Make makes a volume as CreateVolume does, with a file in it.
 func (d *Driver) Make(name string) (id string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,13 +142,13 @@ func (d *Driver) make(name string, capacity int64) (id string, err error) {
 	return id, nil
 }
 
-// Has says whether the directory of a volume is there.
+// Has reports whether the directory of a volume exists.
 func (d *Driver) Has(id string) bool {
 	_, err := os.Stat(d.path(id))
 	return err == nil
 }
 
-// Volumes are the IDs of those that are there, in order.
+// Volumes returns the IDs of all volumes, in order.
 func (d *Driver) Volumes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -155,7 +157,7 @@ func (d *Driver) Volumes() []string {
 
 func (d *Driver) path(id string) string { return filepath.Join(d.config.Root, id) }
 
-// missing is the answer to a call that lacks a field.
+// missing returns the error for a request that lacks a field.
 func missing(field string) error {
 	return status.Error(codes.InvalidArgument, fmt.Sprintf("%s is missing", field))
 }

@@ -11,17 +11,17 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// NodeGetCapabilities says that there is nothing beyond publishing.
+// NodeGetCapabilities reports no capability beyond publishing.
 func (d *Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	return &csi.NodeGetCapabilitiesResponse{}, nil
 }
 
-// NodeGetInfo names the only node there is.
+// NodeGetInfo returns the ID of the only node.
 func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
 	return &csi.NodeGetInfoResponse{NodeId: "here"}, nil
 }
 
-// NodePublishVolume links the target to the directory.
+// NodePublishVolume makes the target a symbolic link to the directory.
 func (d *Driver) NodePublishVolume(_ context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	id, target := req.GetVolumeId(), req.GetTargetPath()
 	switch {
@@ -46,7 +46,7 @@ func (d *Driver) NodePublishVolume(_ context.Context, req *csi.NodePublishVolume
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// NodeUnpublishVolume takes the link away.
+// NodeUnpublishVolume removes the link.
 func (d *Driver) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	target := req.GetTargetPath()
 	switch {

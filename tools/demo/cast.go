@@ -25,8 +25,8 @@ const (
 	sharingTwo = "api:2"
 )
 
-// cast is the images of the demo and what the demo itself knows of their use:
-// the truth that the agent is measured against.
+// cast holds the images of the demo and their true use, against which the agent is
+// checked.
 type cast struct {
 	images []node.Image
 	ids    map[string]string // name → ID
@@ -76,15 +76,15 @@ func (c *cast) nameOf(id string) string {
 	return id
 }
 
-// used notes that an image is now the newest.
+// used records that an image is now the most recently used.
 func (c *cast) used(name string) {
 	c.order = append(slices.DeleteFunc(c.order, func(n string) bool { return n == name }), name)
 }
 
 func (c *cast) oldest() string { return c.order[0] }
 
-// misplaced compares the agent's order of last use with the true one; "" if it
-// is right.
+// misplaced compares the agent's order of last use with the true one. It returns the
+// first difference, or "".
 func (c *cast) misplaced(e page.Images) string {
 	seen := slices.DeleteFunc(slices.Clone(e.Images), func(i page.Image) bool {
 		return i.LastUsed == nil || !slices.Contains(c.order, c.nameOf(i.ID))
@@ -101,9 +101,9 @@ func (c *cast) misplaced(e page.Images) string {
 	return ""
 }
 
-// goes returns the images that have to go to free that many bytes, by the sizes they
-// were built with, least recently used first: as few as will do, and of these the most
-// recently used stay that are not needed after all.
+// goes returns the images that must be removed to free that many bytes, least recently
+// used first, by the sizes they were built with. It takes as few as needed: of those
+// that are not needed after all, it keeps the most recently used.
 func (c *cast) goes(bytes int64) []string {
 	var goes []string
 	for _, name := range c.order {
@@ -122,7 +122,7 @@ func (c *cast) goes(bytes int64) []string {
 	return goes
 }
 
-// frees returns what the removal of these images frees. An unpacked layer is
+// frees returns the bytes that the removal of these images frees. An unpacked layer is
 // on the disk twice: as a blob and as files.
 func (c *cast) frees(names []string) int64 {
 	bytes := 2 * privateBytes * int64(len(names))
@@ -134,8 +134,8 @@ func (c *cast) frees(names []string) int64 {
 
 func short(name string) string { return strings.TrimPrefix(name, prefix) }
 
-// readAll reads every file below dir. What goes meanwhile, as a View of the
-// agent's does, is passed over.
+// readAll reads every file below dir. It skips files that vanish during the walk, such
+// as those of a View of the agent.
 func readAll(dir string) (read int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && path != dir {

@@ -1,8 +1,7 @@
-// Command demo shows ebb at work on a real, throwaway node: a loopback ext4
-// filesystem, a private containerd, containers that really run, and the
-// ebb-agent binary that people install. A person is meant to watch it; it ends
-// with a summary, one line of JSON, and exit status 0 only if all went as ebb
-// promises.
+// Command demo shows ebb at work on a real, throwaway node: a loopback ext4 filesystem,
+// a private containerd, containers that really run, and the ebb-agent binary that
+// people install. A person is meant to watch it. It ends with a summary, one line of
+// JSON, and exit status 0 only if ebb kept all its promises.
 package main
 
 import (
@@ -44,7 +43,7 @@ const (
 	diskBytes = 768 * mib
 )
 
-// demo is one showing.
+// demo is one run of the demo.
 type demo struct {
 	screen  *screen
 	command string // the ebb binary, beside the agent's
@@ -130,8 +129,8 @@ func (d *demo) startAgent(ctx context.Context, binary string) error {
 	return err
 }
 
-// useImages runs a container from every image, one after the other, so that
-// the order of last use is known. One keeps running.
+// useImages runs a container from every image, one after the other, so that the order
+// of last use is known. One container keeps running.
 func (d *demo) useImages(ctx context.Context) error {
 	d.screen.step("Containers use the images, the last one named is the newest")
 	for _, i := range d.cast.images {
@@ -167,7 +166,7 @@ func (d *demo) runTrue(ctx context.Context, image string) error {
 	return nil
 }
 
-// useWhileStopped uses the oldest image while no agent is there to see it.
+// useWhileStopped uses the oldest image while no agent runs.
 func (d *demo) useWhileStopped(ctx context.Context) error {
 	d.screen.step("The agent is stopped; an image is used while nobody looks")
 	if err := d.agent.Stop(); err != nil {
@@ -195,8 +194,8 @@ func (d *demo) readEverything(ctx context.Context) error {
 	return d.awaitOrder(ctx)
 }
 
-// awaitOrder waits until the agent's order of last use is the true one, which
-// takes it a moment after a start.
+// awaitOrder waits until the agent's order of last use is the true one. After a start
+// that takes the agent a moment.
 func (d *demo) awaitOrder(ctx context.Context) error {
 	wrong := ""
 	err := benchmark.Until(ctx, 20*time.Millisecond, 5*time.Minute, "the agent's order of last use stays wrong", func(ctx context.Context) (bool, error) {
@@ -210,19 +209,19 @@ func (d *demo) awaitOrder(ctx context.Context) error {
 	return nil
 }
 
-// ask shows what people see before anything goes.
+// ask shows ebb's output before anything is removed.
 func (d *demo) ask(ctx context.Context) error {
 	d.screen.step("What does ebb see, what would go, and why does one stay?")
 	return d.ebb(ctx, []string{"images"}, []string{"plan", "--free", "100Mi"}, []string{"why", d.cast.kept().Name})
 }
 
-// look shows what people see afterwards.
+// look shows ebb's output after the removals.
 func (d *demo) look(ctx context.Context) error {
 	d.screen.step("What went, what it freed, and what is left")
 	return d.ebb(ctx, []string{"history"}, []string{"images"})
 }
 
-// ebb runs the command that people use, and shows what it says.
+// ebb runs the command ebb and shows its output.
 func (d *demo) ebb(ctx context.Context, commands ...[]string) error {
 	for _, args := range commands {
 		out, err := exec.CommandContext(ctx, d.command, append(args, "--socket", d.opts.Config.Server.AdminSocket)...).CombinedOutput()
@@ -234,7 +233,8 @@ func (d *demo) ebb(ctx context.Context, commands ...[]string) error {
 	return nil
 }
 
-// fillDisk writes until the high threshold is crossed and waits for the disk to be low.
+// fillDisk writes until the high threshold is crossed, and waits until a reclaim run
+// has ended.
 func (d *demo) fillDisk(ctx context.Context) error {
 	d.screen.step("Something fills the disk")
 	for target := 10.0; target < d.screen.high; target += 10 {
@@ -270,7 +270,7 @@ func (d *demo) fillDisk(ctx context.Context) error {
 	return nil
 }
 
-// clean ends the agent and takes the node apart.
+// clean stops the agent and removes the node.
 func (d *demo) clean() error {
 	var errs []error
 	if d.agent != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// screen writes what a person watches. Colours are used on a terminal only.
+// screen writes the demo's output. It uses colours on a terminal only.
 type screen struct {
 	out       io.Writer
 	colour    bool
@@ -62,7 +62,7 @@ func (s *screen) sayIn(colour, what, format string, args ...any) {
 	s.print("  %s  %s %s\n", s.paint(dim, time.Now().Format("15:04:05.000")), s.paint(colour, fmt.Sprintf("%-8s", what)), fmt.Sprintf(format, args...))
 }
 
-// gauge draws how full the disk is, with the two thresholds.
+// gauge draws the disk's usage, with the two thresholds.
 func (s *screen) gauge(percent float64) {
 	const width = 50
 	var b strings.Builder
@@ -84,7 +84,7 @@ func (s *screen) gauge(percent float64) {
 	s.sayIn(colour, "disk", "[%s] %5.1f %%", b.String(), percent)
 }
 
-// output shows a command and what it said.
+// output shows a command and its output.
 func (s *screen) output(command, said string) {
 	s.print("\n  %s\n", s.paint(bold, "$ "+command))
 	for line := range strings.Lines(said) {

@@ -10,8 +10,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/agentrun"
 )
 
-// story retells the agent's log as it is written, and keeps what the summary
-// needs.
+// story shows the agent's log lines as they arrive, and keeps the data for the summary.
 type story struct {
 	screen *screen
 	cast   *cast
@@ -19,7 +18,7 @@ type story struct {
 
 	once      sync.Once
 	mu        sync.Mutex
-	reaction  float64 // ms from the crossing to the first removal done
+	reaction  float64 // ms from the crossing to the end of the first removal
 	removed   []string
 	freed     int64
 	available int64 // after the last removal
@@ -58,7 +57,7 @@ func (s *story) line(l agentrun.Line) {
 	}
 }
 
-// figures is the demo's result.
+// figures are the demo's results.
 type figures struct {
 	Reaction float64 `json:"crossing_to_first_removal_ms"`
 	Final    float64 `json:"final_used_percent"`
@@ -80,8 +79,9 @@ func (d *demo) summary() (figures, error) {
 	s := d.story
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// What would be available had nothing gone, whatever else was written
-	// meanwhile, is the reading after the last removal less what all freed.
+	// The bytes that would be available without any removal: the reading after the last
+	// removal, less all that the removals freed. This includes everything written
+	// during the run.
 	lowAvailable := int64(float64(u.CapacityBytes) * (100 - d.screen.low) / 100)
 	goes := d.cast.goes(lowAvailable - (s.available - d.cast.frees(s.removed)))
 	f := figures{
@@ -94,7 +94,8 @@ func (d *demo) summary() (figures, error) {
 	return f, nil
 }
 
-// check holds the run against what ebb promises; goes are the images that had to go.
+// check compares the run with what ebb promises. goes are the images that had to be
+// removed.
 func (s *story) check(f figures, goes []string) (wrong []error) {
 	if s.result != "low_reached" {
 		wrong = append(wrong, fmt.Errorf("the run ended with %q", s.result))

@@ -1,4 +1,4 @@
-// Package dice decides in tests where chance does, so that what a test did can be done again.
+// Package dice makes random choices in tests reproducible.
 package dice
 
 import (
@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// SeedEnv is the seed to take, as a test has printed it: the one of all properties. 0: a new one.
+// SeedEnv is the environment variable with the seed to use, as a failed test has printed it.
+// Property tests use the same one. 0, or no value, means a new seed.
 const SeedEnv = "RAPID_SEED"
 
-// New prints its seed where a test fails, or with -v. Who rolls in several goroutines gives each
-// one of its own.
+// New returns a generator and logs its seed, which a failed test prints, as does -v. The
+// generator is not safe for concurrent use: make one per goroutine.
 func New(t testing.TB) *rand.Rand {
 	t.Helper()
 	var seed uint64
@@ -30,7 +31,7 @@ func New(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// Below is a duration below most.
+// Below returns a random duration in [0, most).
 func Below(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(most)))
 }

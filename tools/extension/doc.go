@@ -1,8 +1,8 @@
-// Package extension is another API server behind the aggregation layer of a real
-// kube-apiserver: objects in memory, served over HTTPS, announced by an APIService.
-// Left alone it behaves: lists in pages, streamed lists, watches with bookmarks,
-// finalizers, preconditions. Each [Fault] makes it misbehave as some real one does;
-// faults may be set and cleared at any time, and together.
+// Package extension is an aggregated API server behind a real kube-apiserver: objects
+// in memory, served over HTTPS, registered by an APIService. By default it behaves
+// correctly: lists in pages, streamed lists, watches with bookmarks, finalizers,
+// preconditions. Each [Fault] makes it misbehave as some real server does. Faults may
+// be set and cleared at any time, and combined.
 //
 //	s, err := extension.New(cp.Authority(), extension.Config{})
 //	err = s.Register(ctx, cp)             // its types are served when this returns

@@ -7,33 +7,34 @@ type Fault uint
 
 // The faults.
 const (
-	// NotFound answers all that is asked about one object with a Status NotFound that
-	// names it, as storage does that maps every error to that.
+	// NotFound answers every request for one object with a Status NotFound that names
+	// the object, like storage that maps every error to NotFound.
 	NotFound Fault = 1 << iota
 	// EmptyLists lists nothing, and starts watches with nothing.
 	EmptyLists
-	// LowerVersions tells a lower resourceVersion in the answer to a GET of one object
-	// than lists and watches tell of the same state.
+	// LowerVersions returns a lower resourceVersion in the answer to a GET of one
+	// object than lists and watches have for the same state.
 	LowerVersions
-	// ListVersionOfItems gives a list the greatest version of its items: it goes back
-	// when the newest object is deleted.
+	// ListVersionOfItems gives a list the greatest version of its items: the list's
+	// version decreases when the newest object is deleted.
 	ListVersionOfItems
-	// EndlessList takes sendInitialEvents, is busy, and never sends the end bookmark.
+	// EndlessList accepts sendInitialEvents, sends events all the time, and never sends
+	// the end bookmark.
 	EndlessList
 	// Unstreamed refuses sendInitialEvents, as older servers do.
 	Unstreamed
 	// NoUID adds to each list and watch an object without a UID: [WithoutUID].
 	NoUID
-	// NoListVersion makes lists without a resourceVersion.
+	// NoListVersion returns lists without a resourceVersion.
 	NoListVersion
-	// EndsAfterBookmark ends each watch right after a bookmark, at once
-	// (kubernetes issue 134837).
+	// EndsAfterBookmark ends each watch at once, right after a bookmark (kubernetes
+	// issue 134837).
 	EndsAfterBookmark
-	// Silent takes requests and answers none; watches say nothing.
+	// Silent accepts requests and answers none; watches send nothing.
 	Silent
-	// NoPreconditions does not look at what a DELETE demands.
+	// NoPreconditions ignores the preconditions of a DELETE.
 	NoPreconditions
-	// LateWatch keeps changes from watches that run; they are told when it is cleared.
+	// LateWatch withholds changes from running watches until it is cleared.
 	LateWatch
 
 	end
@@ -42,7 +43,7 @@ const (
 // WithoutUID is the name of the object that NoUID adds.
 const WithoutUID = "without-uid"
 
-// All are all faults, one by one.
+// All returns all faults, one by one.
 func All() (all []Fault) {
 	for f := Fault(1); f < end; f <<= 1 {
 		all = append(all, f)
@@ -65,22 +66,22 @@ func (f Fault) String() string {
 	return strings.Join(set, "|")
 }
 
-// Set adds faults to those in force.
+// Set adds faults to the active ones.
 func (s *Server) Set(f Fault) { s.change(func() { s.faults |= f }) }
 
-// Clear ends faults.
+// Clear deactivates faults.
 func (s *Server) Clear(f Fault) { s.change(func() { s.faults &^= f }) }
 
-// Faults are those in force.
+// Faults returns the active faults.
 func (s *Server) Faults() Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.faults
 }
 
-// Restart is what a new process does whose counters begin at 1: watches end, what
-// happened before is forgotten, and the objects that are there get versions from 1 on.
-// Their UIDs stay.
+// Restart simulates a new process whose counters begin at 1: watches end, past events
+// are forgotten, and the existing objects get versions from 1 on. Their UIDs do not
+// change.
 func (s *Server) Restart() {
 	s.change(func() {
 		s.restarts++
@@ -95,5 +96,5 @@ func (s *Server) Restart() {
 	s.http.CloseClientConnections()
 }
 
-// Cut ends all connections. Who watched comes back.
+// Cut closes all connections. Watchers reconnect.
 func (s *Server) Cut() { s.http.CloseClientConnections() }

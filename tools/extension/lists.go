@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// collection answers what is asked about a type.
+// collection handles requests for a collection of a type.
 func (s *Server) collection(w http.ResponseWriter, r *http.Request, t Type) {
 	q := r.URL.Query()
 	watches := q.Get("watch") == "true" || q.Get("watch") == "1"
@@ -49,7 +49,8 @@ func (s *Server) deleteAll(w http.ResponseWriter, r *http.Request, t Type) {
 	answer(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
 }
 
-// list answers with one page. Pages go by name: each is of its own moment.
+// list answers with one page. Pages are ordered by namespace and name, and each shows the state
+// at its own time.
 func (s *Server) list(w http.ResponseWriter, r *http.Request, t Type, q url.Values) {
 	out := metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{}}
 	out.SetGroupVersionKind(s.groupVersion().WithKind(t.Kind + "List"))
@@ -83,7 +84,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, t Type, q url.Valu
 	answer(w, http.StatusOK, out)
 }
 
-// listed are the objects that are told of; the lock must be held.
+// listed returns the objects that lists and watches show. The lock must be held.
 func (s *Server) listed(t Type, namespace string) []*Object {
 	if s.faults&EmptyLists != 0 {
 		return nil
@@ -99,18 +100,18 @@ func (s *Server) withoutUID(t Type) metav1.PartialObjectMetadata {
 	return s.document(t.Resource, &o, s.version)
 }
 
-// watching is one watch at work.
+// watching is one running watch.
 type watching struct {
 	s         *Server
 	t         Type
 	namespace string
 	out       http.ResponseWriter
 	encoder   *json.Encoder
-	from      uint64 // told up to this
+	from      uint64 // last version sent
 	restarts  int
 	initial   bool // sendInitialEvents
 	bookmarks bool
-	endless   bool // its end bookmark never comes
+	endless   bool // never sends the end bookmark
 }
 
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, t Type, q url.Values) {
@@ -142,7 +143,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t Type, q url.Val
 	me.run(r, life)
 }
 
-// begin tells what is there.
+// begin sends the existing objects.
 func (w *watching) begin() {
 	s := w.s
 	s.mu.Lock()
@@ -175,7 +176,7 @@ func (w *watching) tell(e event) {
 }
 
 func (w *watching) send(what string, o metav1.PartialObjectMetadata) {
-	_ = w.encoder.Encode(map[string]any{"type": what, "object": o}) // the other side may have gone
+	_ = w.encoder.Encode(map[string]any{"type": what, "object": o}) // the client may be gone
 }
 
 func (w *watching) bookmark(annotations map[string]string) {
@@ -185,10 +186,10 @@ func (w *watching) bookmark(annotations map[string]string) {
 	w.send("BOOKMARK", o)
 }
 
-// busyEvery is how often a list that never ends tells something.
+// busyEvery is the interval of events of a list that never ends.
 const busyEvery = 50 * time.Millisecond
 
-// run tells what happens, until somebody ends it.
+// run sends events until the client, the server or the timeout ends the watch.
 func (w *watching) run(r *http.Request, life time.Duration) {
 	every := w.s.config.Bookmarks
 	if w.endless {
@@ -224,7 +225,8 @@ func (w *watching) run(r *http.Request, life time.Duration) {
 	}
 }
 
-// step tells what has happened since.
+// step sends the events since the last step. It returns a channel that is closed at the next
+// change, and whether the watch continues.
 func (w *watching) step() (changed <-chan struct{}, goOn bool) {
 	s := w.s
 	s.mu.Lock()
@@ -251,7 +253,7 @@ func (w *watching) step() (changed <-chan struct{}, goOn bool) {
 	return changed, goOn
 }
 
-// busy tells of an object again, as if it had changed.
+// busy sends an object again, as if it had changed.
 func (w *watching) busy() {
 	w.s.mu.Lock()
 	all := w.s.sorted(w.t.Resource, w.namespace)

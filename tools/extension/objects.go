@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// mostBody bounds what a request may have.
+// mostBody bounds a request's body, in bytes.
 const mostBody = 4 << 20
 
 func (s *Server) status(t Type, name string, code int, reason metav1.StatusReason, message string) metav1.Status {
@@ -21,7 +21,7 @@ func (s *Server) status(t Type, name string, code int, reason metav1.StatusReaso
 		Reason: reason, Message: message, Details: &metav1.StatusDetails{Name: name, Group: s.config.Group, Kind: t.Resource}}
 }
 
-// silent waits while the server does not answer; false says that who asked is gone.
+// silent waits while the fault Silent is set. It returns false if the client is gone.
 func (s *Server) silent(r *http.Request) (goOn bool) {
 	for {
 		s.mu.Lock()
@@ -38,7 +38,7 @@ func (s *Server) silent(r *http.Request) (goOn bool) {
 	}
 }
 
-// one answers what is asked about one object.
+// one handles requests for one object.
 func (s *Server) one(w http.ResponseWriter, r *http.Request, t Type) {
 	namespace, name := r.PathValue("namespace"), r.PathValue("name")
 	s.note(r.Method + " " + t.Resource + " " + namespace + "/" + name)
@@ -68,7 +68,7 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, t Type) {
 	answer(w, code, out)
 }
 
-// readVersion is the version of an object as a GET tells it.
+// readVersion returns the version of an object that a GET shows.
 func (s *Server) readVersion(o *Object) uint64 {
 	v := s.versions[o]
 	if s.faults&LowerVersions != 0 && v > lowerBy {
@@ -77,7 +77,8 @@ func (s *Server) readVersion(o *Object) uint64 {
 	return v
 }
 
-// delete does what the kube-apiserver does to finalizers.
+// delete handles preconditions, the propagation policy and finalizers as the kube-apiserver
+// does.
 func (s *Server) delete(t Type, o *Object, body []byte) (int, any) {
 	var options metav1.DeleteOptions
 	if len(body) > 0 && json.Unmarshal(body, &options) != nil {
@@ -106,7 +107,8 @@ func (s *Server) delete(t Type, o *Object, body []byte) (int, any) {
 	return http.StatusOK, s.store(t, c)
 }
 
-// store an object that was changed; it goes if it was deleted and nothing holds it.
+// store stores a changed object. It removes the object if it is being deleted and has no
+// finalizers left.
 func (s *Server) store(t Type, c Object) any {
 	o := s.put(t.Resource, c, !c.gone())
 	out := s.document(t.Resource, o, s.versions[o])
@@ -131,7 +133,8 @@ func applyPatch(document any, patch []byte) ([]byte, error) {
 	return operations.Apply(data)
 }
 
-// update takes a JSON patch or a whole object.
+// update handles PATCH, with a JSON patch, and PUT, with a whole object. It changes owners and
+// finalizers only.
 func (s *Server) update(t Type, o *Object, method string, body []byte) (int, any) {
 	before := s.document(t.Resource, o, s.versions[o])
 	after := body
@@ -154,7 +157,7 @@ func (s *Server) update(t Type, o *Object, method string, body []byte) (int, any
 	return http.StatusOK, s.store(t, c)
 }
 
-// create takes an object.
+// create handles POST.
 func (s *Server) create(w http.ResponseWriter, r *http.Request, t Type) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, mostBody))
 	if err != nil || !s.silent(r) {

@@ -19,24 +19,25 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// Config is what a server serves. Zero fields mean the defaults.
+// Config configures a server. Zero fields mean the defaults.
 type Config struct {
 	Group string // default ext.example.com; the version is v1
 	Types []Type // default: Things, namespaced
-	// Bookmarks is how often a watch tells one. Default 1m, as the kube-apiserver.
+	// Bookmarks is the interval of bookmarks in a watch. Default 1m, as in the
+	// kube-apiserver.
 	Bookmarks time.Duration
-	// Changed is told each change as it happens, in order, and must not call the server;
-	// nil: nobody is. Of what goes it is told the last version.
+	// Changed, unless nil, is called with each change as it happens, in order. It must
+	// not call the server. For a removed object it gets the last version.
 	Changed func(resource string, o Object, gone bool)
 }
 
-// Type is one of its types.
+// Type is a type that a server serves.
 type Type struct {
 	Resource, Kind string
-	Cluster        bool // without namespaces
+	Cluster        bool // cluster-scoped
 }
 
-// Server is an API server.
+// Server is an aggregated API server.
 type Server struct {
 	config Config
 	types  map[string]Type // by resource
@@ -44,7 +45,7 @@ type Server struct {
 	began  time.Time
 
 	mu        sync.Mutex
-	changed   chan struct{} // closed when anything is
+	changed   chan struct{} // closed at each change, and replaced
 	closed    bool
 	faults    Fault
 	restarts  int
@@ -53,12 +54,12 @@ type Server struct {
 	objects   map[place]*Object
 	versions  map[*Object]uint64
 	past      []event
-	forgotten uint64 // events up to this
+	forgotten uint64 // version of the last event that was dropped
 	asked     []string
 }
 
-// New starts a server on the loopback address. Nobody knows of it until Register. The
-// caller must Close it.
+// New starts a server on the loopback address. No kube-apiserver uses it until Register.
+// The caller must Close it.
 func New(authority *peers.Authority, c Config) (*Server, error) {
 	c.Group = cmp.Or(c.Group, "ext.example.com")
 	if len(c.Types) == 0 {
@@ -83,8 +84,8 @@ func (s *Server) groupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: s.config.Group, Version: "v1"}
 }
 
-// Path of what is asked for in the API: with a namespace, or without one if it is empty;
-// with a name, or of the whole list.
+// Path returns the URL path of an object, or of a list if name is "". An empty namespace
+// means all namespaces, or a cluster-scoped object.
 func (s *Server) Path(resource, namespace, name string) string {
 	path := "/apis/" + s.groupVersion().String()
 	if namespace != "" {
@@ -102,8 +103,8 @@ const (
 	apiServices = "/apis/apiregistration.k8s.io/v1/apiservices"
 )
 
-// Register announces the server to a control plane, and returns once it can be asked
-// through it.
+// Register registers the server with a control plane, and returns once it answers
+// requests through the kube-apiserver.
 func (s *Server) Register(ctx context.Context, cp *peers.ControlPlane) error {
 	admin, err := cp.Admin()
 	if err != nil {
@@ -111,7 +112,7 @@ func (s *Server) Register(ctx context.Context, cp *peers.ControlPlane) error {
 	}
 	port := s.http.Listener.Addr().(*net.TCPAddr).Port
 	name := s.service()
-	// An ExternalName needs nobody who routes cluster addresses.
+	// An ExternalName needs no routing of cluster addresses.
 	service := map[string]any{"metadata": map[string]any{"name": name},
 		"spec": map[string]any{"type": "ExternalName", "externalName": "localhost", "ports": []any{map[string]any{"port": port}}}}
 	if err := peers.Request(ctx, admin, http.MethodPost, cp.URL()+services, service, nil); err != nil {
@@ -131,12 +132,13 @@ func (s *Server) Register(ctx context.Context, cp *peers.ControlPlane) error {
 	return nil
 }
 
-// service is the name that the kube-apiserver looks for in the certificate.
+// service returns the name of the Service, which the kube-apiserver expects in the
+// certificate.
 func (s *Server) service() string { return strings.ReplaceAll(s.config.Group, ".", "-") }
 
 func (s *Server) apiService() string { return "v1." + s.config.Group }
 
-// Unregister has its types not served any more.
+// Unregister deletes the APIService.
 func (s *Server) Unregister(ctx context.Context, cp *peers.ControlPlane) error {
 	admin, err := cp.Admin()
 	if err != nil {
@@ -148,7 +150,7 @@ func (s *Server) Unregister(ctx context.Context, cp *peers.ControlPlane) error {
 	return nil
 }
 
-// Close stops the server; who asks finds nobody there. Closing twice is harmless.
+// Close stops the server and closes its connections. Closing twice is harmless.
 func (s *Server) Close() {
 	first := false
 	s.mu.Lock()
@@ -164,10 +166,10 @@ func (s *Server) Close() {
 	}
 }
 
-// mostAsked is how many requests are remembered, at least.
+// mostAsked is the least number of requests that are remembered once there are so many.
 const mostAsked = 10_000
 
-// Asked are the last requests, such as "GET things default/a", "LIST things" and
+// Asked returns the latest requests, such as "GET things default/a", "LIST things" and
 // "WATCH things", in order.
 func (s *Server) Asked() []string {
 	s.mu.Lock()
@@ -212,5 +214,5 @@ func (s *Server) discover(w http.ResponseWriter, _ *http.Request) {
 func answer(w http.ResponseWriter, code int, o any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(o) // the other side may have gone
+	_ = json.NewEncoder(w).Encode(o) // the client may be gone
 }

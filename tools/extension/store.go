@@ -11,28 +11,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object is what is stored of one. UID may be left empty: it gets one.
+// Object is a stored object. An empty UID is replaced by a new one.
 type Object struct {
 	Namespace, Name, UID string
 	Owners               []metav1.OwnerReference
 	Finalizers           []string
-	Deleting             bool // it was deleted, and its finalizers hold it
+	Deleting             bool // deletion was requested, and finalizers remain
 }
 
-// firstVersion is above what LowerVersions takes away.
+// firstVersion is greater than lowerBy, by which LowerVersions lowers versions.
 const firstVersion, lowerBy = 2_000_000, 1_000_000
 
-// event is something that happened, as a watch tells it.
+// event is a change, as a watch sends it.
 type event struct {
 	version  uint64
 	what     string
 	resource string
-	object   *Object // never changed
+	object   *Object // immutable
 }
 
 type place struct{ resource, namespace, name string }
 
-// change does something under the lock, and wakes all who wait.
+// change runs do under the lock, and wakes all waiting handlers.
 func (s *Server) change(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,8 +41,7 @@ func (s *Server) change(do func()) {
 	s.changed = make(chan struct{})
 }
 
-// put stores an object that is new or changed, and tells the watches unless that is to
-// stay unknown.
+// put stores a new or changed object. If tell is set, watches receive the event.
 func (s *Server) put(resource string, o Object, tell bool) *Object {
 	at := place{resource, o.Namespace, o.Name}
 	what, old := "MODIFIED", s.objects[at]
@@ -59,7 +58,8 @@ func (s *Server) put(resource string, o Object, tell bool) *Object {
 	return &o
 }
 
-// mostPast is how many events are remembered: a watch from before is 410 Gone.
+// mostPast is how many events are remembered. A watch from an older version gets 410
+// Gone.
 const mostPast = 10_000
 
 func (s *Server) happened(e event) {
@@ -71,7 +71,7 @@ func (s *Server) happened(e event) {
 	s.past = append(s.past, e)
 }
 
-// drop takes an object away, and tells the watches unless that is to stay unknown.
+// drop removes an object. If tell is set, watches receive the event.
 func (s *Server) drop(resource string, o *Object, tell bool) {
 	s.version++
 	delete(s.versions, o)
@@ -82,7 +82,8 @@ func (s *Server) drop(resource string, o *Object, tell bool) {
 	}
 }
 
-// told tells whoever wants to hear it of a change. What is put to go at once is not there.
+// told calls Config.Changed, except for an object that is stored only to be removed at
+// once.
 func (s *Server) told(resource string, o *Object, gone bool) {
 	if s.config.Changed != nil && (gone || !o.gone()) {
 		s.config.Changed(resource, o.clone(), gone)
@@ -94,7 +95,7 @@ func (s *Server) newUID() string {
 	return fmt.Sprintf("e0000000-0000-4000-8000-%012d", s.uids)
 }
 
-// Add stores an object, in place of one of that name, and returns its UID.
+// Add stores an object, replaces one of that name, and returns its UID.
 func (s *Server) Add(resource string, o Object) (uid string) {
 	s.change(func() {
 		if o.UID == "" {
@@ -105,12 +106,12 @@ func (s *Server) Add(resource string, o Object) (uid string) {
 	return o.UID
 }
 
-// Change has an object changed, if it is there.
+// Change changes an object, if it exists. Watches receive the event.
 func (s *Server) Change(resource, namespace, name string, change func(*Object)) (found bool) {
 	return s.modify(resource, namespace, name, true, change)
 }
 
-// ChangeUntold has an object changed, and no watch tells of it.
+// ChangeUntold changes an object, if it exists. No watch receives an event.
 func (s *Server) ChangeUntold(resource, namespace, name string, change func(*Object)) (found bool) {
 	return s.modify(resource, namespace, name, false, change)
 }
@@ -127,12 +128,12 @@ func (s *Server) modify(resource, namespace, name string, tell bool, change func
 	return found
 }
 
-// Remove takes an object away at once, whatever its finalizers; the watches tell.
+// Remove removes an object at once, whatever its finalizers. Watches receive the event.
 func (s *Server) Remove(resource, namespace, name string) (found bool) {
 	return s.remove(resource, namespace, name, true)
 }
 
-// RemoveUntold takes an object away, and no watch tells of it.
+// RemoveUntold removes an object at once. No watch receives an event.
 func (s *Server) RemoveUntold(resource, namespace, name string) (found bool) {
 	return s.remove(resource, namespace, name, false)
 }
@@ -147,7 +148,7 @@ func (s *Server) remove(resource, namespace, name string, tell bool) (found bool
 	return found
 }
 
-// Get is an object as it is stored, whatever faults are in force.
+// Get returns an object as it is stored, whatever faults are active.
 func (s *Server) Get(resource, namespace, name string) (o Object, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +178,7 @@ func (o *Object) clone() Object {
 	return c
 }
 
-// document is an object as it is told, in a version.
+// document returns an object as the API shows it, with that version.
 func (s *Server) document(resource string, o *Object, version uint64) metav1.PartialObjectMetadata {
 	d := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: o.Namespace, Name: o.Name, OwnerReferences: o.Owners, Finalizers: o.Finalizers, ResourceVersion: strconv.FormatUint(version, 10)}}

@@ -9,7 +9,8 @@ import (
 	"strconv"
 )
 
-// hunt runs each test so often, one at a time, beside two loops that take all the CPU they get.
+// hunt runs each test N times, one at a time, beside two loops that use all CPU time they get.
+// It prints how often each test failed.
 func hunt(ctx context.Context, args []string, out io.Writer) error {
 	s, err := parse("hunt", args)
 	if err != nil {

@@ -23,7 +23,7 @@ var flakesList string
 
 const ebb = "github.com/ebb-agent/ebb/"
 
-// lines of a list, without comments.
+// lines returns the lines of a list, without comments.
 func lines(list string) (all []string) {
 	for line := range strings.Lines(list) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
@@ -33,7 +33,8 @@ func lines(list string) (all []string) {
 	return all
 }
 
-// unlisted are those of the skipped tests, each a package and a test, that the list does not have.
+// unlisted returns a message for each skipped test that the list does not allow. A test is a
+// package path, a space and a name.
 func unlisted(skipped []string, list string) (names []string) {
 	for _, name := range skipped {
 		name = strings.Replace(strings.TrimPrefix(name, ebb), " ", ".", 1)
@@ -51,7 +52,8 @@ func unlisted(skipped []string, list string) (names []string) {
 	return names
 }
 
-// A test that was seen so often within so long is to be mended before the gate may run it.
+// A test that was a flake tooMany times within a fortnight must be fixed before the gate
+// passes.
 const (
 	tooMany   = 3
 	fortnight = 14 * 24 * time.Hour

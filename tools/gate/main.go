@@ -1,4 +1,4 @@
-// Command gate runs one stage of the checks and adds a line on it to the record of the run.
+// Command gate runs one stage of the checks and appends a line about it to the record of the run.
 //
 //	gate test [-second-look] [-run RE] [-skip RE] STAGE [GO TEST FLAGS] -- PACKAGES
 //	gate run STAGE COMMAND [ARGS]
@@ -6,12 +6,12 @@
 //	gate flakes
 //	gate report
 //
-// A failed test of a stage with -second-look runs again, twice and alone. If it passes both
-// times it is a flake, which is printed and recorded. What never gets a second look stands at
-// [final]. A test that skips itself is red, unless skips.txt has it; only root can run them all,
-// so this holds for root alone. hunt runs each test N times, one at a time, beside two busy
-// loops, and prints how often each failed. flakes fails if flakes.tsv has a test three times in
-// fourteen days. The environment says where the record is: EBB_RECORD, bin/gate.tsv by default.
+// A failed test of a stage with -second-look runs again, twice and alone. If it passes both times it
+// is a flake, which is printed and recorded. [final] matches failures that get no second look. A test
+// that skips itself fails the stage, unless skips.txt lists it. Only root can run all tests, so this
+// rule applies to root alone. hunt runs each test N times, one at a time, beside two busy loops, and
+// prints how often each failed. flakes fails if flakes.tsv lists a test three times in fourteen days.
+// The environment variable EBB_RECORD names the file of the record; the default is bin/gate.tsv.
 package main
 
 import (
@@ -64,14 +64,14 @@ func gate(ctx context.Context, args []string, out io.Writer) error {
 	}
 }
 
-// dryRun: "make -n" runs lines with $(MAKE) all the same; the first word of MAKEFLAGS has its flags of
-// one letter.
+// dryRun reports whether make runs with -n: it runs lines with $(MAKE) even then. The first word of
+// MAKEFLAGS has the one-letter flags.
 func dryRun(makeFlags string) bool {
 	flags, _, _ := strings.Cut(makeFlags, " ")
 	return !strings.HasPrefix(flags, "-") && !strings.Contains(flags, "=") && strings.Contains(flags, "n")
 }
 
-// runStage runs a command that is no test.
+// runStage runs a stage that is a command, not a go test.
 func runStage(ctx context.Context, stage string, command []string, record record, out io.Writer) error {
 	start := time.Now()
 	fmt.Fprintf(out, "gate: %s\n", stage)
@@ -87,11 +87,11 @@ func runStage(ctx context.Context, stage string, command []string, record record
 	return nil
 }
 
-// selected are the arguments of test and hunt.
+// selected holds the arguments of test and hunt.
 type selected struct {
 	second          bool
 	tests           []string // -run and -skip
-	name            string   // the stage, or how often
+	name            string   // the stage, or the number of runs
 	flags, packages []string
 }
 
@@ -121,7 +121,7 @@ func parse(verb string, args []string) (s selected, err error) {
 	return s, nil
 }
 
-// test runs go test. What it prints is what failed; all else is counted.
+// test runs go test. It prints the output of failed tests, and counts the others.
 func test(ctx context.Context, args []string, record record, out io.Writer) error {
 	s, err := parse("test", args)
 	if err != nil {

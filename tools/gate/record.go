@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// record is a file with one line a stage, separated by tabs.
+// record is a tab-separated file with one line per stage.
 type record struct{ file string }
 
-// row is a stage.
+// row is the result of a stage.
 type row struct {
 	Stage                   string
 	Start                   time.Time
@@ -37,14 +37,14 @@ func recordFile() record {
 	return record{filepath.Join("bin", "gate.tsv")}
 }
 
-// add a stage that ends now.
+// add appends the line of a stage that ends now.
 func (r record) add(s row) error {
 	result, dirty := "ok", "clean"
 	if s.Red {
 		result = "RED"
 	}
 	commit := git("rev-parse", "--short=12", "HEAD")
-	if git("status", "--porcelain", "--", ":/", ":(top,exclude)bench/results/full") != "" { // where test-full's record is
+	if git("status", "--porcelain", "--", ":/", ":(top,exclude)bench/results/full") != "" { // holds the record of test-full
 		dirty = "dirty"
 	}
 	var u unix.Utsname
@@ -70,13 +70,13 @@ func (r record) add(s row) error {
 	return errors.Join(err, f.Close())
 }
 
-// git prints nothing outside a repository.
+// git returns the trimmed output of a git command, or "" outside a repository.
 func git(args ...string) string {
 	out, _ := exec.Command("git", args...).Output()
 	return strings.TrimSpace(string(out))
 }
 
-// rows are the stages so far, each as many fields as there are columns.
+// rows returns the recorded stages. Each has len(columns) fields.
 func (r record) rows() (rows [][]string, err error) {
 	text, err := os.ReadFile(r.file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +97,7 @@ func (r record) rows() (rows [][]string, err error) {
 	return rows, nil
 }
 
-// flakes of all stages so far.
+// flakes returns the flakes of all recorded stages.
 func (r record) flakes() (list []string, err error) {
 	rows, err := r.rows()
 	for _, row := range rows {

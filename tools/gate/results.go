@@ -21,21 +21,21 @@ type event struct {
 	Elapsed                                                float64
 }
 
-// results are what a go test said.
+// results are the results of a go test.
 type results struct {
-	packages map[string]*pkg // that failed
-	passed   int             // tests at the top
+	packages map[string]*pkg // failed packages
+	passed   int             // top-level tests
 	skipped  []string
-	broken   string // why go test itself failed, though no package did
+	broken   string // why go test failed although no package did
 }
 
 // pkg is a package that failed.
 type pkg struct {
-	tests map[string]int // how often each test at the top failed
-	final string         // why there is no second look; empty if there may be one
+	tests map[string]int // failures of each top-level test
+	final string         // why there is no second look, or ""
 }
 
-// failures are the failed tests, and the packages that failed without one.
+// failures returns the failed tests, and the packages that failed without a failed test.
 func (r *results) failures() (list []string) {
 	for _, path := range slices.Sorted(maps.Keys(r.packages)) {
 		p := r.packages[path]
@@ -52,8 +52,8 @@ func (r *results) failures() (list []string) {
 	return list
 }
 
-// final matches output after which nothing is tried again: what it says is true however
-// often the test passes. A test marks its own with "FINAL:".
+// final matches output after which a failure gets no second look: it proves a defect however
+// often the test passes. A test marks such output with "FINAL:".
 var final = regexp.MustCompile(`(?m)WARNING: DATA RACE|^panic: |^fatal error: |test timed out after|found unexpected goroutines|FINAL:`)
 
 // tests runs go test with the same flags.
@@ -61,7 +61,7 @@ type tests struct {
 	ctx   context.Context
 	flags []string
 	out   io.Writer
-	all   bool // print what tests say that pass
+	all   bool // print the output of passed tests, too
 }
 
 // goTest returns an error if go test could not run at all.
@@ -95,11 +95,11 @@ func goCommand() string {
 	return "go"
 }
 
-// outputs are what tests at the top have printed so far; "": what the package itself has.
+// outputs holds the output of top-level tests so far; "" is the package's own.
 type outputs map[string]*strings.Builder
 
-// read what go test -json prints. A package that took a second has a line; of one that failed,
-// all output of what failed follows.
+// read reads the output of go test -json. It prints a line for each package that took a second
+// or more. For a failed package it prints the output of the failed tests.
 func (t *tests) read(in io.Reader) (*results, error) {
 	r := &results{packages: map[string]*pkg{}}
 	packages, builds := map[string]outputs{}, map[string]string{}
@@ -108,7 +108,7 @@ func (t *tests) read(in io.Reader) (*results, error) {
 	for scan.Scan() {
 		var e event
 		if err := json.Unmarshal(scan.Bytes(), &e); err != nil {
-			fmt.Fprintln(t.out, scan.Text()) // not of go test
+			fmt.Fprintln(t.out, scan.Text()) // not an event of go test
 			continue
 		}
 		printed := packages[e.Package]
@@ -151,7 +151,7 @@ func (r *results) failed(path string) *pkg {
 	return r.packages[path]
 }
 
-// end of a package. printed is what its tests have that did not pass.
+// end handles the end of a package. printed is the output of its tests that did not pass.
 func (r *results) end(e event, printed outputs, build string, out io.Writer) {
 	if e.Action != "fail" {
 		if e.Elapsed >= 1 {
@@ -162,7 +162,8 @@ func (r *results) end(e event, printed outputs, build string, out io.Writer) {
 	p, all := r.failed(e.Package), build
 	for _, top := range slices.Sorted(maps.Keys(printed)) {
 		text := printed[top].String()
-		// With failed tests, one that was skipped or had not ended says nothing of why.
+		// If tests failed, the output of skipped or unfinished tests does not explain the
+		// failure.
 		if top == "" || p.tests[top] > 0 || len(p.tests) == 0 || final.MatchString(text) {
 			all += text
 		}

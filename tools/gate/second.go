@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// mostFlakes are forgiven in a run.
+// mostFlakes is how many failed tests of a run may get a second look.
 const mostFlakes = 2
 
 // secondLook runs each failed test twice more, alone, unless its package's failure is final.
-// A test that passes both times is taken out of r and returned as a flake. Beyond mostFlakes,
-// with those of earlier stages, nothing is tried again.
+// A test that passes both times is removed from r and returned as a flake. If the failures
+// and the flakes of earlier stages are more than mostFlakes, nothing runs again.
 func (t *tests) secondLook(r *results, earlier int) (flakes []string) {
 	total := earlier + len(r.failures())
 	switch {

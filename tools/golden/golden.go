@@ -1,5 +1,5 @@
-// Package golden compares what a test makes with what a file of the repository says.
-// With -update the test writes the file.
+// Package golden compares generated text with files of the repository. With -update the test writes
+// the files instead.
 package golden
 
 import (
@@ -14,10 +14,10 @@ import (
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
 
-// Update says whether files are written, not compared.
+// Update reports whether -update is set.
 func Update() bool { return *update }
 
-// Check compares a file with its text as it should be.
+// Check compares a file with the text that it should have.
 func Check(t testing.TB, file, want string) {
 	t.Helper()
 	if *update {
@@ -37,8 +37,8 @@ func Check(t testing.TB, file, want string) {
 	}
 }
 
-// Scenarios checks each testdata/*.txt, of which there are at least so many, with what tell makes of
-// the text of the file.
+// Scenarios compares each testdata/*.txt with the text that tell makes of it. It fails if there are
+// fewer than least files.
 func Scenarios(t *testing.T, least int, tell func(t *testing.T, text string) string) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) < least {

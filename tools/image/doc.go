@@ -9,26 +9,28 @@
 //	/usr/share/doc/ebb/LICENSE, THIRD-PARTY   licences of ebb and of those modules
 //	/usr/share/doc/ebb/LICENSE-GPL-2.0-only   the other licence of the kernel programs
 //
-// There is no shell, no libc and no public authority: ebb speaks TLS to the API server and
-// to the kubelet, each with the cluster's own authority. There is no entrypoint, because
-// manifests name the command. The user is nonroot; the agent has to ask for root.
+// The image has no shell, no libc and no public certificate authorities: ebb speaks TLS
+// only to the API server and to the kubelet, each with the cluster's own authority. There
+// is no entrypoint, because manifests name the command. The user is nonroot; the agent's
+// manifest has to request root.
 //
 // # Invariants
 //
-//   - The same commit, built by the same Go, is the same index digest and the same archive
-//     byte by byte: times are the commit's, files are in order and root's, no binary has
-//     paths of the builder, and settings that would change code are overruled.
-//   - What labels, annotations and the SBOM say of the binaries was read from the binaries
-//     (debug/buildinfo). Binaries that disagree about their version are not put into one
+//   - The same commit, built by the same Go, gives the same index digest and the same
+//     archive, byte by byte. Times are the commit's; files are sorted and owned by root;
+//     binaries contain no paths of the builder. Settings of the builder that would change
+//     code are overridden.
+//   - Labels, annotations and the SBOM describe the binaries from their own build
+//     information (debug/buildinfo). Binaries with different versions are not put into one
 //     image.
-//   - The tag is the appVersion of the tree's chart, for which the manifests ask.
-//   - The SBOM asserts a licence only if its text leaves no doubt.
+//   - The tag is the appVersion of the tree's chart, which the manifests ask for.
+//   - The SBOM asserts a licence only if the text is unambiguous.
 //
 // # Failure modes
 //
-// Without git there is no commit: the version is that of the chart alone, and times are
-// SOURCE_DATE_EPOCH's or 1970. Changes that are not committed show as ".dirty" in the
-// version, and not in the tag. A licence file that cannot be found makes NOASSERTION.
+// Without git there is no commit: the version is the chart's alone, and times are
+// SOURCE_DATE_EPOCH or 1970. Uncommitted changes appear as ".dirty" in the version, and
+// not in the tag. If a licence file is not found, the SBOM says NOASSERTION.
 //
 // Sources: OCI image-spec v1.1, containerd's core/images/archive, SPDX 2.3, the purl type
 // golang, https://reproducible-builds.org/specs/source-date-epoch, cmd/go -trimpath.

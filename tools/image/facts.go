@@ -13,16 +13,15 @@ import (
 	"github.com/ebb-agent/ebb/deploy"
 )
 
-// Repository is where images of ebb are published, and their name unless told
-// otherwise.
+// Repository is where images of ebb are published, and the default for Options.Name.
 const Repository = "ghcr.io/ebb-agent/ebb"
 
 const sourceURL = "https://github.com/ebb-agent/ebb"
 
-// facts are what all programs of an image agree on.
+// facts are the properties that all programs of an image share.
 type facts struct {
 	release  string // the chart's appVersion, such as 1.2.0: the tag
-	says     string // what the programs say of themselves, such as 1.2.0+g0123456789ab.dirty
+	says     string // the version that the programs report, such as 1.2.0+g0123456789ab.dirty
 	version  string // the module's, such as v1.2.0 or v0.0.0-20260102030405-0123456789ab+dirty
 	revision string // the commit; "" if unknown
 	golang   string
@@ -46,8 +45,8 @@ func readFacts(list []program, release, epoch string) (facts, error) {
 	return f, err
 }
 
-// created is the time that everything in the image bears: that of the commit,
-// unless SOURCE_DATE_EPOCH says another one.
+// created returns the time of everything in the image: SOURCE_DATE_EPOCH if set, else the
+// commit's time, else 1970.
 func created(epoch, commit string) (time.Time, error) {
 	if epoch != "" {
 		seconds, err := strconv.ParseInt(epoch, 10, 64)
@@ -66,7 +65,7 @@ func created(epoch, commit string) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// readRelease reads which release a source tree is of.
+// readRelease reads the release of a source tree.
 func readRelease(tree string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(tree, deploy.ChartFile))
 	if err != nil {
@@ -75,8 +74,8 @@ func readRelease(tree string) (string, error) {
 	return deploy.ReleaseOf(text)
 }
 
-// fullName completes an image's name as the kubelet and containerd do, and with the
-// release as its tag if it has none: that is what the manifests of the same tree ask for.
+// fullName completes an image's name as the kubelet and containerd do. A name without a
+// tag gets the release as its tag, which the manifests of the same tree ask for.
 func (f facts) fullName(name string) (string, error) {
 	name = cmp.Or(name, Repository)
 	named, err := reference.ParseNormalizedNamed(name)
@@ -96,7 +95,7 @@ func (f facts) fullName(name string) (string, error) {
 	return tagged.String(), nil
 }
 
-// labels are the OCI annotations, which the image's config bears as labels, too.
+// labels returns the OCI annotations, which are also the labels in the image's config.
 func (f facts) labels() map[string]string {
 	labels := map[string]string{
 		"org.opencontainers.image.title":         "ebb",
@@ -114,5 +113,5 @@ func (f facts) labels() map[string]string {
 	return labels
 }
 
-// sourceDateEpoch is how builds are told what time it is.
+// sourceDateEpoch returns the variable by which a build's time is set.
 func sourceDateEpoch() string { return os.Getenv("SOURCE_DATE_EPOCH") }

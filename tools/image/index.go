@@ -12,15 +12,15 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// newImage is the image of one architecture.
+// newImage returns the image of one architecture.
 func newImage(f facts, arch string, content v1.Layer) (v1.Image, error) {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	img, err := mutate.ConfigFile(base, &v1.ConfigFile{
 		OS: "linux", Architecture: arch, Created: v1.Time{Time: f.created},
 		RootFS: v1.RootFS{Type: "layers"},
 		Config: v1.Config{
-			// No entrypoint: "command" of a manifest, or what stands behind the
-			// image's name on a command line, is all that runs.
+			// No entrypoint: the command of a manifest, or the arguments after the
+			// image's name on a command line, replace Cmd as a whole.
 			Cmd:  []string{"/usr/bin/ebb"},
 			Env:  []string{"PATH=/usr/bin"},
 			User: fmt.Sprintf("%d:%d", Nonroot, Nonroot), WorkingDir: "/",
@@ -40,7 +40,8 @@ func newImage(f facts, arch string, content v1.Layer) (v1.Image, error) {
 	return mutate.Annotations(img, f.labels()).(v1.Image), nil
 }
 
-// newIndex is the index of images, by architecture, in the order of Architectures.
+// newIndex returns the index of images, which are keyed by architecture, in the order
+// of Architectures.
 func newIndex(f facts, images map[string]v1.Image) v1.ImageIndex {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range Architectures {
@@ -55,12 +56,13 @@ func newIndex(f facts, images map[string]v1.Image) v1.ImageIndex {
 	return mutate.Annotations(index, f.labels()).(v1.ImageIndex)
 }
 
-// named puts an index under a name, as the top of an archive.
+// named wraps an index, under a name, as the top index of an archive.
 func named(index v1.ImageIndex, name string) v1.ImageIndex {
 	return mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
 		Add: index,
 		Descriptor: v1.Descriptor{Annotations: map[string]string{
-			// containerd learns the full name from its own; the OCI one is for the tag alone.
+			// containerd reads the full name from its own annotation; the OCI one is
+			// only the tag.
 			images.AnnotationImageName: name,
 			ocispec.AnnotationRefName:  name[strings.LastIndex(name, ":")+1:],
 		}},

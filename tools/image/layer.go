@@ -18,13 +18,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Nonroot is the user, and group, that the image runs as unless told otherwise.
+// Nonroot is the ID of the image's default user and group.
 const Nonroot = 65532
 
 const passwd = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"
 const group = "root:x:0:\nnonroot:x:65532:\n"
 
-// Where things are in the image.
+// Paths in the image.
 const (
 	binDir     = "usr/bin/"
 	sbomFile   = "usr/share/sbom/ebb.spdx.json"
@@ -40,8 +40,8 @@ type entry struct {
 	file    string // holds the content, if set
 }
 
-// newLayer packs files, by path without a leading slash, and tells how much they are
-// uncompressed. Equal files and time give equal bytes.
+// newLayer packs files, by path without a leading slash, and returns their uncompressed
+// size in bytes. Equal files and times give equal bytes.
 func newLayer(files map[string]entry, modified time.Time) (v1.Layer, int64, error) {
 	var out bytes.Buffer
 	archive := tar.NewWriter(&out)
@@ -62,7 +62,7 @@ func newLayer(files map[string]entry, modified time.Time) (v1.Layer, int64, erro
 	return layer, int64(out.Len()), nil
 }
 
-// writeParents adds the directories that lead to dir, each once.
+// writeParents adds dir and its parents, each once.
 func writeParents(archive *tar.Writer, dir string, modified time.Time, made map[string]bool) error {
 	if made[dir] {
 		return nil

@@ -18,24 +18,26 @@ import (
 	"github.com/ebb-agent/ebb/tools/ociarchive"
 )
 
-// MaxCompressed is what the image of one architecture may take on its way to a
-// node.
+// MaxCompressed is the largest compressed size of the image of one architecture, in
+// bytes.
 const MaxCompressed = 40_000_000
 
-// Options say what to make. The zero value of each field but Output has a meaning.
+// Options describe the image to make. The zero value of each field but Output has a
+// meaning.
 type Options struct {
 	Tree   string // the clone to build; "." by default
-	Output string // directory for what is made
+	Output string // directory for the results
 
-	// Name is the image's. Default Repository; without a tag, the release is it.
+	// Name is the image's name. Default Repository; without a tag, the release is the
+	// tag.
 	Name          string
 	Architectures []string // default: all
 }
 
-// Made is what was made. It is written beside the archive, too, for programs.
+// Made describes the result. It is also written beside the archive, for programs.
 type Made struct {
 	Name     string     `json:"name"`    // full, with the tag
-	Version  string     `json:"version"` // as the binaries say it
+	Version  string     `json:"version"` // as the binaries report it
 	Revision string     `json:"revision,omitempty"`
 	Digest   string     `json:"digest"` // of the index
 	Images   []Platform `json:"images"`
@@ -99,7 +101,7 @@ func Make(ctx context.Context, o Options) (Made, error) {
 	return made, nil
 }
 
-// pack makes the image of the programs, and writes the output.
+// pack packs the programs into an image, and writes the output.
 func (o Options) pack(ctx context.Context, list []program) (Made, error) {
 	release, err := readRelease(o.Tree)
 	if err != nil {
@@ -134,7 +136,7 @@ func (o Options) pack(ctx context.Context, list []program) (Made, error) {
 	return made, o.write(f, index, made, shared[sbomFile].content)
 }
 
-// sharedFiles are those that are the same in every image of the index.
+// sharedFiles returns the files that are the same in every image of the index.
 func (o Options) sharedFiles(ctx context.Context, f facts, list []program) (map[string]entry, error) {
 	all := allModules(list)
 	texts, err := readLicences(ctx, o.Tree, all)
@@ -187,7 +189,7 @@ func packImage(f facts, arch string, list []program, shared map[string]entry) (v
 	return img, p, nil
 }
 
-// write makes the files of the output; the archive, which others wait for, last.
+// write writes the output files. The archive is last: other programs wait for it.
 func (o Options) write(f facts, index v1.ImageIndex, made Made, document []byte) error {
 	if err := os.MkdirAll(o.Output, 0o755); err != nil {
 		return err
@@ -211,7 +213,7 @@ func (o Options) write(f facts, index v1.ImageIndex, made Made, document []byte)
 	return nil
 }
 
-// replace writes a file that appears as a whole.
+// replace writes a file atomically.
 func replace(name string, write func(io.Writer) error) error {
 	f, err := atomicfile.New(name, 0o644)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// module is a Go module, as the binaries name it.
+// module is a Go module, as recorded in a binary.
 type module struct{ path, version, sum string }
 
-// modules are those that a program was linked from, without ebb itself.
+// modules returns the modules that a program was linked from, without ebb itself.
 func (p program) modules() []module {
 	var list []module
 	for _, d := range p.info.Deps {
@@ -26,7 +26,7 @@ func (p program) modules() []module {
 	return list
 }
 
-// allModules are those of all programs, sorted, each once.
+// allModules returns the modules of all programs, sorted, each once.
 func allModules(list []program) []module {
 	all := map[module]bool{}
 	for _, p := range list {
@@ -42,14 +42,14 @@ func allModules(list []program) []module {
 // licenceText is a licence file of a module.
 type licenceText struct{ name, text string }
 
-// licenceFile matches what modules call the files with their terms.
+// licenceFile matches the usual names of licence files.
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|copyright|unlicense|patents)([.-].*)?$`)
 
-// maxLicence bounds a file that is taken for a licence.
+// maxLicence is the largest size of a file that is read as a licence, in bytes.
 const maxLicence = 256 << 10
 
-// readLicences returns the licence files of modules, from the module cache, in
-// which they are because they were just compiled.
+// readLicences returns the licence files of modules from the module cache. The cache
+// has the modules, because they were just compiled.
 func readLicences(ctx context.Context, tree string, list []module) (map[module][]licenceText, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -76,7 +76,7 @@ func readLicences(ctx context.Context, tree string, list []module) (map[module][
 	return texts, nil
 }
 
-// licencesIn reads the licence files of a directory; none if it is not there.
+// licencesIn reads the licence files of a directory; for "" it returns none.
 func licencesIn(dir string) ([]licenceText, error) {
 	if dir == "" {
 		return nil, nil
@@ -100,11 +100,11 @@ func licencesIn(dir string) ([]licenceText, error) {
 	return texts, nil
 }
 
-// unknown is SPDX's word for what nobody looked into, or could tell.
+// unknown is SPDX's value for facts that were not examined or could not be determined.
 const unknown = "NOASSERTION"
 
-// marks are sentences, in small letters, that each licence has and no other. A
-// file with the marks of two, or of none, is for people to read.
+// marks match sentences, in lower case, that occur in one licence and in no other. A
+// file that matches two, or none, needs a person to read it.
 var marks = map[string]*regexp.Regexp{
 	"Apache-2.0": regexp.MustCompile(`apache license version 2\.0, january 2004`),
 	"MIT":        regexp.MustCompile(`permission is hereby granted, free of charge, to any person obtaining a copy`),
@@ -114,12 +114,12 @@ var marks = map[string]*regexp.Regexp{
 	"GPL":        regexp.MustCompile(`gnu (lesser |affero )?general public license`),
 }
 
-// threeClauses tells the two BSD licences apart.
+// threeClauses matches the three-clause BSD licence, not the two-clause one.
 var threeClauses = regexp.MustCompile(`neither the names? of|may not be used to endorse or promote`)
 
-// identify names the licence of a module by SPDX's list: that of which each of its
-// licence files, and there is one, has the marks. NOTICE and patent grants come
-// beside a licence, and change nothing.
+// identify returns the SPDX identifier of a module's licence. There must be at least
+// one licence file, and all must match the same licence; otherwise it returns unknown.
+// NOTICE and patent grants accompany a licence and are ignored.
 func identify(texts []licenceText) string {
 	found := ""
 	for _, t := range texts {
@@ -159,13 +159,14 @@ func precise(id, text string) string {
 		return "BSD-3-Clause"
 	case id == "BSD":
 		return "BSD-2-Clause"
-	case id == "GPL": // which version, and whether any later one, is not said so simply
+	case id == "GPL": // a mark does not determine the version, or "or later"
 		return unknown
 	}
 	return id
 }
 
-// thirdParties is the text that has the terms of all modules, equal ones once.
+// thirdParties returns a text with the licences of all modules; equal texts appear
+// once.
 func thirdParties(list []module, texts map[module][]licenceText) []byte {
 	users := map[string][]string{}
 	var order []string

@@ -20,20 +20,20 @@ import (
 // programs are the commands of the image, below cmd/.
 var programs = []string{"ebb", "ebb-agent", "ebb-controller"}
 
-// Licences of ebb, as SPDX expressions: of the Go code, and of a program that has the
-// kernel programs (bpf) in it.
+// Licences of ebb, as SPDX expressions: of the Go code, and of a program that contains
+// the kernel programs (bpf).
 const (
 	licenceOfGo    = "Apache-2.0"
 	licenceWithBPF = licenceOfGo + " AND (GPL-2.0-only OR Apache-2.0)"
 )
 
-// withoutBPF are the programs that have no kernel programs in them.
+// withoutBPF lists the programs that contain no kernel programs.
 var withoutBPF = []string{"ebb-controller"}
 
-// Architectures are those that an image can be made for.
+// Architectures lists the architectures that an image can be made for.
 var Architectures = []string{"amd64", "arm64"}
 
-// program is one built binary, and what it says of itself.
+// program is one built binary, and its build information.
 type program struct {
 	name, arch string
 	file       string
@@ -41,8 +41,8 @@ type program struct {
 	info       *debug.BuildInfo
 }
 
-// environment overrules what of the builder's would change the code.
-// -buildvcs=false, often in GOFLAGS, would take the version away.
+// environment returns the builder's environment, without settings that would change the
+// code. -buildvcs=false, which is often in GOFLAGS, would remove the version.
 func environment(arch string) []string {
 	return append(os.Environ(),
 		"CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0",
@@ -94,7 +94,7 @@ func readProgram(name, arch, file string) (program, error) {
 	return p, nil
 }
 
-// licence is what the terms of a program of ebb come to, without those of modules.
+// licence returns the licence of a program of ebb, without those of modules.
 func (p program) licence() string {
 	if slices.Contains(withoutBPF, p.name) {
 		return licenceOfGo
@@ -102,7 +102,7 @@ func (p program) licence() string {
 	return licenceWithBPF
 }
 
-// setting is one of those that the binary was built with; "" if it has none.
+// setting returns a build setting of the binary, or "".
 func (p program) setting(key string) string {
 	for _, s := range p.info.Settings {
 		if s.Key == key {
@@ -112,7 +112,7 @@ func (p program) setting(key string) string {
 	return ""
 }
 
-// run returns what a command prints; what it complains about goes into the error.
+// run returns a command's stdout; an error includes its stderr.
 func run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = dir, env

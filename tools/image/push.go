@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Push pushes what [Make] has made into a directory to the registry that its name begins
-// with, with the credentials that docker login or podman login has left. It returns the name
-// by which nodes pull exactly this image.
+// Push pushes the result of [Make] in a directory to the registry in its name, with the
+// credentials of docker login or podman login. It returns the name with the digest, by which
+// nodes pull exactly this image.
 func Push(ctx context.Context, output string) (pinned string, err error) {
 	dir, err := os.MkdirTemp("", "ebb-push-")
 	if err != nil {
@@ -44,7 +44,7 @@ func Push(ctx context.Context, output string) (pinned string, err error) {
 	return to.Name() + "@" + digest.String(), nil
 }
 
-// onlyIndex is the one that an unpacked archive has, and its name.
+// onlyIndex returns the only index in an unpacked archive, and its name.
 func onlyIndex(dir string) (v1.ImageIndex, name.Reference, error) {
 	top, err := layout.ImageIndexFromPath(dir)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
-// sbom describes the programs in SPDX 2.3, as JSON: the image, in it the programs,
-// and of each the modules that the binary names.
+// sbom describes the programs in SPDX 2.3, as JSON: the image, the programs in it, and
+// the modules that each binary lists.
 func sbom(f facts, list []program, texts map[module][]licenceText) ([]byte, error) {
 	doc := &v2_3.Document{
 		SPDXVersion: v2_3.Version, DataLicense: v2_3.DataLicense, SPDXIdentifier: "DOCUMENT",
@@ -51,7 +51,8 @@ func sbom(f facts, list []program, texts map[module][]licenceText) ([]byte, erro
 	return encode(doc)
 }
 
-// encode gives the document the name that its content makes unique.
+// encode sets the document's namespace, which is unique by a hash of the content, and
+// returns the JSON.
 func encode(doc *v2_3.Document) ([]byte, error) {
 	raw, err := json.Marshal(doc)
 	if err != nil {
@@ -66,8 +67,8 @@ func encode(doc *v2_3.Document) ([]byte, error) {
 	return append(raw, '\n'), nil
 }
 
-// describe is what all packages have. Nobody has looked into single files, and
-// what a licence comes to is for lawyers.
+// describe returns the fields that all packages have. Single files were not examined,
+// and no licence is concluded: that is for lawyers.
 func describe(kind, name, version, purpose, declared string) *v2_3.Package {
 	return &v2_3.Package{
 		PackageName: name, PackageSPDXIdentifier: elementID(kind, name, version), PackageVersion: version,
@@ -92,7 +93,8 @@ func programID(p program) common.ElementID { return elementID("Program", p.name,
 
 var notInIDs = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
-// elementID is readable, and unique although it may have few characters only.
+// elementID returns a readable ID. A hash makes it unique although IDs allow few
+// characters.
 func elementID(kind, name, version string) common.ElementID {
 	sum := sha256.Sum256([]byte(name + "\x00" + version))
 	return common.ElementID(notInIDs.ReplaceAllString(kind+"-"+name+"-"+version, "-") + "-" + hex.EncodeToString(sum[:4]))
@@ -104,7 +106,7 @@ func relate(doc *v2_3.Document, a common.ElementID, how string, b common.Element
 	})
 }
 
-// purl is how scanners know a module.
+// purl returns the package URL by which scanners identify a module.
 func purl(path, version string) []*v2_3.PackageExternalReference {
 	locator := "pkg:golang/" + strings.ToLower(path)
 	if version != "" && version != "(devel)" {

@@ -16,7 +16,7 @@ import (
 
 var errAttached = errors.New("loop device still attached")
 
-// Attached returns the loop devices whose file lies below dir.
+// Attached returns the loop devices whose backing file is below dir.
 func Attached(dir string) ([]string, error) {
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {
@@ -35,9 +35,9 @@ func Attached(dir string) ([]string, error) {
 	return devices, nil
 }
 
-// AwaitDetached waits until no loop device's file lies below dir. A device goes by
-// itself with the last user of the filesystem, which may be later than the unmount or
-// the end of the mount namespace.
+// AwaitDetached waits until no loop device has a backing file below dir. The kernel
+// detaches a device with the last user of the filesystem, which may be after the
+// unmount or the end of the mount namespace.
 func AwaitDetached(ctx context.Context, dir string) error {
 	var loops []string
 	err := busy.Retry(ctx, errAttached, func() (err error) {
@@ -52,7 +52,7 @@ func AwaitDetached(ctx context.Context, dir string) error {
 	return err
 }
 
-// holders names the processes that have one of these devices mounted, or open.
+// holders lists the processes that have one of these devices mounted or open.
 func holders(devices []string) string {
 	var list []string
 	processes, _ := procfs.AllProcs()

@@ -1,7 +1,7 @@
-// Package loopfs makes filesystems on loop devices and knows every way of
-// taking space on one. The tests of package bpf and bench/probes share it.
+// Package loopfs makes filesystems on loop devices, and allocates space on them in
+// every way that Linux has. The tests of package bpf and bench/probes use it.
 //
-// A filesystem's file has no name: it lies in memory, or is unlinked at once. The
-// loop device goes with its last user, which is the mount. So a process in a
-// mount namespace of its own leaves nothing behind, however it ends.
+// A filesystem's backing file has no name: it is in memory, or unlinked at once. The
+// kernel detaches the loop device with its last user, which is the mount. So a process
+// in its own mount namespace leaves nothing behind, however it ends.
 package loopfs

@@ -16,27 +16,27 @@ import (
 // FS is a mounted filesystem.
 type FS struct {
 	Kind string // ext4, xfs or btrfs
-	Dir  string // where it is mounted, or a directory below for ways to work in
-	Dev  uint64 // as mountinfo has it: on btrfs, stat(2) gives another
+	Dir  string // mount point, or a directory below it in which ways work
+	Dev  uint64 // as in mountinfo: on btrfs, stat(2) returns another one
 
-	undo []func() // what Release gives back
+	undo []func() // called by Release
 }
 
-// plain has no options but those that keep the tools from asking and the kernel
-// from initialising in the background.
+// plain holds the default mkfs options. They keep mkfs from asking, and the kernel from
+// initialising in the background.
 var plain = map[string][]string{
 	"ext4":  {"-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"},
 	"xfs":   {"-q"},
 	"btrfs": {"-q"},
 }
 
-var made atomic.Uint64 // names files, of any filesystem
+var made atomic.Uint64 // number in file names, unique across filesystems
 
-// New makes a filesystem of so many bytes and mounts it at dir, which it makes.
-// Its file is in memory: no disk's noise gets into what is measured. More options
-// are those of mkfs.
+// New makes a filesystem of size bytes and mounts it at dir, which it creates. The backing
+// file is in memory, so that no disk's noise affects measurements. options are further mkfs
+// options.
 func New(dir, kind string, size int64, options ...string) (*FS, error) {
-	// mkfs.btrfs takes loop devices for the same whose files bear one name.
+	// mkfs.btrfs treats loop devices whose files have the same name as one device.
 	name := fmt.Sprintf("loopfs-%d-%d", os.Getpid(), made.Add(1))
 	memory, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -69,10 +69,10 @@ func New(dir, kind string, size int64, options ...string) (*FS, error) {
 	return &FS{Kind: kind, Dir: dir, Dev: place.Dev}, nil
 }
 
-// tries bounds how often somebody else may be first to take a free loop device.
+// tries bounds how often another process may take the free loop device first.
 const tries = 100
 
-// Attach gives a file a loop device that goes with its last user.
+// Attach attaches a loop device to a file. The kernel detaches it with its last user.
 func Attach(image *os.File) (*os.File, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -102,8 +102,8 @@ func Attach(image *os.File) (*os.File, error) {
 	return nil, errors.New("every loop device was taken by somebody else first")
 }
 
-// Shutdown ends the filesystem of a directory where it stands (ext4, xfs): what is not on
-// its disk yet is given up, and all that asks for its disk gets EIO, until it is mounted anew.
+// Shutdown shuts down the filesystem of a directory (ext4, xfs). Data not yet on its disk is
+// lost, and all access to the disk fails with EIO, until the filesystem is mounted again.
 func Shutdown(dir *os.File) error {
 	const (
 		shutdown   = 0x8004587d // _IOR('X', 125, __u32)
@@ -115,7 +115,7 @@ func Shutdown(dir *os.File) error {
 	return nil
 }
 
-// Close gives back what ways hold and unmounts.
+// Close closes the files and mappings of ways, and unmounts.
 func (fs *FS) Close() error {
 	fs.Release()
 	if err := unix.Unmount(fs.Dir, 0); err != nil {
@@ -124,7 +124,7 @@ func (fs *FS) Close() error {
 	return nil
 }
 
-// Clear removes what ways have made. They must not be stepped again.
+// Clear removes the files that ways have made. Their steps must not be called again.
 func (fs *FS) Clear() error {
 	fs.Release()
 	files, err := filepath.Glob(filepath.Join(fs.Dir, prefix+"[0-9]*"))
@@ -139,7 +139,7 @@ func (fs *FS) Clear() error {
 	return fs.Sync()
 }
 
-// Release closes what ways hold open.
+// Release closes the files and mappings that ways hold open.
 func (fs *FS) Release() {
 	for _, undo := range fs.undo {
 		undo()
@@ -147,7 +147,7 @@ func (fs *FS) Release() {
 	fs.undo = nil
 }
 
-// Sync makes what statfs says true.
+// Sync writes all data back, so that statfs is exact.
 func (fs *FS) Sync() error {
 	fd, err := unix.Open(fs.Dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -160,8 +160,8 @@ func (fs *FS) Sync() error {
 	return nil
 }
 
-// Free is what statfs says, in the terms of a watermark that keeps nothing back for
-// root: blocks and inodes.
+// Free returns the free blocks and inodes from statfs, as a watermark without a reserve for
+// root counts them.
 func (fs *FS) Free() (blocks, inodes uint64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(fs.Dir, &st); err != nil {

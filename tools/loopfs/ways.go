@@ -10,18 +10,18 @@ import (
 
 const block = 4096
 
-// Way is a way of taking space. Begin prepares it; each step then takes a
-// little, and fails for good when there is no more.
+// Way is a way of allocating space. Begin prepares it. Each step then allocates a
+// little, and fails permanently when there is no more space.
 type Way struct {
 	Name    string
 	Reflink bool // not for ext4
-	// Metadata: on btrfs it takes metadata only, or mostly. Some of that is
-	// written by the commit itself.
+	// Metadata: on btrfs the way allocates metadata only, or mostly. The commit itself
+	// writes some of it.
 	Metadata bool
 	Begin    func(fs *FS) (step func() error, err error)
 }
 
-// Ways are all there are.
+// Ways lists all ways.
 var Ways = []Way{
 	{Name: "buffered", Begin: appending(0)},
 	{Name: "direct", Begin: appending(unix.O_DIRECT)},
@@ -40,10 +40,10 @@ var Ways = []Way{
 	{Name: "mapped reflink", Reflink: true, Begin: intoMappedReflink},
 }
 
-// prefix begins the names of what ways make.
+// prefix is the prefix of the names of files that ways make.
 const prefix = "way-"
 
-// WayNamed is one of Ways, or it panics.
+// WayNamed returns the way of that name, and panics if there is none.
 func WayNamed(name string) Way {
 	for _, w := range Ways {
 		if w.Name == name {
@@ -53,12 +53,12 @@ func WayNamed(name string) Way {
 	panic("no way is named " + name)
 }
 
-// Path is a name for a new file, for Clear to remove.
+// Path returns a new file name, which Clear removes.
 func (fs *FS) Path() string {
 	return filepath.Join(fs.Dir, fmt.Sprint(prefix, made.Add(1)))
 }
 
-// open makes a new file, closed by Clear.
+// open makes a new file, closed by Release.
 func (fs *FS) open(flags int) (*os.File, error) {
 	f, err := os.OpenFile(fs.Path(), os.O_CREATE|os.O_RDWR|flags, 0o644)
 	if err == nil {
@@ -67,7 +67,7 @@ func (fs *FS) open(flags int) (*os.File, error) {
 	return f, err
 }
 
-// page is memory where O_DIRECT accepts it.
+// page returns a page of memory that O_DIRECT accepts.
 func (fs *FS) page() ([]byte, error) {
 	b, err := unix.Mmap(-1, 0, block, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err == nil {
@@ -98,7 +98,7 @@ func appending(flags int) func(*FS) (func() error, error) {
 	}
 }
 
-// errEnd ends a way whose file is used up.
+// errEnd ends a way when its file is used up.
 var errEnd = fmt.Errorf("the file is used up: %w", unix.ENOSPC)
 
 func intoMappedHoles(fs *FS) (func() error, error) {
@@ -142,8 +142,8 @@ func fallocatingFiles(fs *FS) (func() error, error) {
 	}, nil
 }
 
-// intoUnwritten: fallocate takes the space, more at a time than the writes that
-// follow; they turn unwritten extents into written ones and may split them.
+// intoUnwritten allocates with fallocate, more at a time than the writes that follow.
+// The writes convert unwritten extents to written ones, and may split them.
 func intoUnwritten(fs *FS) (func() error, error) {
 	const ahead = 32 * block
 	page, err := fs.page()
@@ -187,7 +187,7 @@ func copying(fs *FS) (func() error, error) {
 		return nil, err
 	}
 	to, err := fs.open(0)
-	// Off the end by one: what is not a whole block cannot be shared.
+	// One byte less than a block: a partial block cannot be shared.
 	return func() error {
 		in := int64(0)
 		_, err := unix.CopyFileRange(int(from.Fd()), &in, int(to.Fd()), nil, block-1, 0)
@@ -219,8 +219,8 @@ func unpacking(fs *FS) (func() error, error) {
 	}, nil
 }
 
-// cloned is how many blocks a shared file has, of which every other one is
-// written to, so that each is an extent of its own.
+// cloned is the number of blocks of a shared file. Every other block is written to, so
+// that each becomes an extent of its own.
 const cloned = 16384
 
 func intoReflink(flags int) func(*FS) (func() error, error) {
@@ -267,7 +267,7 @@ func intoMappedReflink(fs *FS) (func() error, error) {
 	}, err
 }
 
-// Filled makes a file of so many blocks that are on the disk.
+// Filled makes a file of that many blocks, written to the disk.
 func (fs *FS) Filled(blocks int) (*os.File, error) {
 	f, err := fs.open(0)
 	if err != nil {
@@ -284,7 +284,7 @@ func (fs *FS) Filled(blocks int) (*os.File, error) {
 	return f, f.Sync()
 }
 
-// clone makes a file that shares all its blocks with another.
+// clone makes a file that shares all its blocks with another one.
 func (fs *FS) clone() (*os.File, error) {
 	from, err := fs.Filled(cloned)
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Where the files go, from the top of the repository.
+// Directories of the files, relative to the top of the repository.
 const (
 	PageDir       = "docs/man"
 	CompletionDir = "deploy/completions"
 )
 
-// Files are all that is made from a program: a page for each of its commands, in
-// that section, and completions for each shell, under the names by which shells
-// find them. Keys are paths from the top of the repository. The texts of the
-// commands are Markdown afterwards.
+// Files returns all generated files of a program: a page for each of its commands, in
+// that section, and a completion for each shell, named as the shell expects. Keys are
+// paths relative to the top of the repository. Files replaces the texts of the commands
+// by Markdown.
 func Files(root *cobra.Command, section int) (map[string][]byte, error) {
 	var bash, zsh, fish bytes.Buffer
 	if err := root.GenBashCompletionV2(&bash, true); err != nil {
@@ -44,7 +44,7 @@ func Files(root *cobra.Command, section int) (map[string][]byte, error) {
 	return files, pages(root, section, files)
 }
 
-// date is where a page has the date that it was made on.
+// date matches the date in the header of a page.
 var date = regexp.MustCompile(`(?m)^(\.TH "[^"]*" "\d" )"[^"]*"`)
 
 func pages(cmd *cobra.Command, section int, files map[string][]byte) error {
@@ -65,14 +65,14 @@ func pages(cmd *cobra.Command, section int, files map[string][]byte) error {
 	return nil
 }
 
-// children are the commands below one that people are to know of.
+// children returns the subcommands that --help lists.
 func children(cmd *cobra.Command) []*cobra.Command {
 	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool {
 		return !c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand()
 	})
 }
 
-// escape makes Markdown of a command's texts, and tells the commands below it.
+// escape turns a command's texts into Markdown, and adds a list of its subcommands.
 func escape(cmd *cobra.Command) {
 	cmd.InitDefaultVersionFlag()
 	for i, child := range children(cmd) {
@@ -86,10 +86,11 @@ func escape(cmd *cobra.Command) {
 	cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Usage = markdown(f.Usage) })
 }
 
-// special are the characters that Markdown takes for something else.
+// special matches the characters that have a meaning in Markdown.
 var special = regexp.MustCompile("[\\\\`*_{}\\[\\]<>()#+!|~]")
 
-// markdown is a text that Markdown shows as it stands. Indented lines stay lines.
+// markdown returns Markdown that shows a text unchanged. Indented lines remain separate
+// lines.
 func markdown(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

@@ -7,8 +7,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// WriteArchive writes images as an archive for "ctr images import", and the sandbox
-// image with them if it is asked for: for nodes that this package did not make.
+// WriteArchive writes images as an archive for "ctr images import", for nodes that this
+// package did not make. With sandbox it includes the sandbox image.
 func WriteArchive(w io.Writer, sandbox bool, list ...Image) error {
 	var all []archivable
 	if sandbox {

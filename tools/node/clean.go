@@ -21,16 +21,16 @@ import (
 	"github.com/ebb-agent/ebb/tools/owned"
 )
 
-// Bounds for the removal of one node: killed processes end in milliseconds, and
-// so does a loop device after the unmount; an unmount of btrfs may take long.
+// Bounds for the removal of one node. Killed processes end in milliseconds, and so does
+// a loop device after the unmount; an unmount of btrfs may take long.
 const (
 	cleanTimeout = 2 * time.Minute
 	loopTimeout  = time.Minute
 )
 
-// Clean finishes off every node below base that no living process owns, and
-// returns the names of those that are gone. It goes on after an error and
-// returns all of them; cleaning again resumes where it stopped.
+// Clean removes every node below base that no living process owns, and returns the
+// names of the removed ones. It continues after an error and returns all errors.
+// Cleaning again resumes where it stopped.
 func Clean(ctx context.Context, base string, log *slog.Logger) ([]string, error) {
 	return owned.Clean(base, log, release(ctx))
 }
@@ -39,9 +39,9 @@ func release(ctx context.Context) owned.Release {
 	return func(dir string) error { return destroy(ctx, layout(dir)) }
 }
 
-// destroy removes all that the node has outside its directory, in the order in which
-// one thing holds the next: processes hold mounts and cgroups, mounts hold the loop
-// device. The caller holds the lock.
+// destroy removes everything of the node outside its directory. Each step frees what
+// the next one needs: processes hold mounts and cgroups, mounts hold the loop device.
+// The caller holds the lock.
 func destroy(ctx context.Context, l layout) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanTimeout)
 	defer cancel()
@@ -59,7 +59,8 @@ func destroy(ctx context.Context, l layout) error {
 	); err != nil {
 		return err
 	}
-	// Its own time: an unmount heeds no deadline and may have used up ours.
+	// A deadline of its own: an unmount ignores the deadline of ctx and may have
+	// exceeded it.
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), loopTimeout)
 	defer cancel()
 	if err := loopfs.AwaitDetached(grace, string(l)); err != nil {
@@ -72,16 +73,16 @@ func destroy(ctx context.Context, l layout) error {
 	return err
 }
 
-// shimSocket is where the shim of a task listens: outside the node's
-// directory, because a socket's path has to be short, under a name that is a
-// hash of containerd's socket and the task.
+// shimSocket returns the socket of a task's shim. It is outside the node's directory,
+// because a socket's path must be short. Its name is a hash of containerd's socket, the
+// namespace and the task's ID.
 func shimSocket(l layout, namespace, id string) string {
 	name := sha256.Sum256([]byte(filepath.Join(l.socket(), namespace, id)))
 	return fmt.Sprintf("/run/containerd/s/%x", name)
 }
 
-// removeShimSockets deletes the sockets that killed shims could not. A task in
-// a pod shares the shim of its sandbox and has no socket of its own.
+// removeShimSockets deletes the sockets that killed shims left behind. A task in a pod
+// shares the shim of its sandbox and has no socket of its own.
 func removeShimSockets(l layout) error {
 	bundles, err := filepath.Glob(filepath.Join(l.state(), "io.containerd.runtime.v2.task", "*", "*"))
 	if err != nil {
@@ -109,8 +110,8 @@ func mountsBelow(dir string) ([]string, error) {
 	return points, nil
 }
 
-// patience is how long a mount may be busy before it is detached lazily: dead
-// processes let go of theirs within that, a person's shell in it does not.
+// patience is how long a mount may be busy before it is detached lazily. Dead processes
+// release their mounts within that time; a person's shell in one does not.
 const patience = 3 * time.Second
 
 // unmountBelow unmounts everything at and below dir, last mounted first.

@@ -13,26 +13,26 @@ import (
 	"strings"
 )
 
-// Flavor says which containerd a node runs.
+// Flavor is the version of containerd that a node runs.
 type Flavor string
 
 // The flavors.
 const (
 	Debian Flavor = "debian" // the containerd in PATH: 1.6 on Debian 12
-	V2     Flavor = "v2"     // the one that tools/containerd builds
+	V2     Flavor = "v2"     // built by tools/containerd
 )
 
-// Config is what a node is to be. The zero value of each field has a meaning.
+// Config describes a node. The zero value of each field has a meaning.
 type Config struct {
-	// Name tells nodes of one base directory apart: letters, digits, ".", "_"
-	// and "-", at most 32. Default "node".
+	// Name identifies a node in its base directory: letters, digits, ".", "_" and "-",
+	// at most 32. Default "node".
 	Name string
 
 	// FS is the kind of the filesystem: "ext4" (default), "xfs" or "btrfs".
 	FS string
 
-	// ProjectQuotas has it keep and enforce project quotas (ext4, xfs), where the kernel
-	// can. Nothing is limited yet.
+	// ProjectQuotas enables and enforces project quotas (ext4, xfs), if the kernel
+	// supports them. No limit is set.
 	ProjectQuotas bool
 
 	// SizeBytes is the size of the filesystem; the file behind it is sparse.
@@ -47,22 +47,23 @@ type Config struct {
 	// (default), "native", which copies, or "erofs" (V2, and mkfs.erofs).
 	Snapshotter string
 
-	// UpperdirLabel sets overlayfs' option upperdir_label: snapshots tell where they are.
+	// UpperdirLabel sets overlayfs' option upperdir_label: snapshots have a label with
+	// their directory.
 	UpperdirLabel bool
 
-	// Proxy is the socket of a snapshotter that containerd is to know as "proxy"; "" for none. ProxyRoot is
-	// where it says that its snapshots are (V2).
+	// Proxy is the socket of a proxy snapshotter, which containerd knows as "proxy"; "" for none. ProxyRoot
+	// is the root directory that containerd exports for it (V2).
 	Proxy, ProxyRoot string
 
-	// Sandbox is what containerd's configuration calls the sandbox image. Default SandboxImage, as
-	// which it is imported.
+	// Sandbox is the name of the sandbox image in containerd's configuration. Default
+	// SandboxImage, the name of the imported one.
 	Sandbox string
 
-	// Base is the directory that nodes live in. Default $EBB_NODE_DIR, or
+	// Base is the directory that holds nodes. Default $EBB_NODE_DIR, or
 	// /var/tmp/ebb-node.
 	Base string
 
-	// Log gets a line for each step; nil is silent.
+	// Log receives a line for each step; nil discards it.
 	Log io.Writer
 }
 
@@ -79,12 +80,12 @@ var (
 	minSizes  = map[string]int64{"ext4": 64 * mib, "xfs": 300 * mib, "btrfs": 128 * mib}
 )
 
-// BaseDir is where nodes live unless a Config says otherwise.
+// BaseDir is the default for Config.Base.
 func BaseDir() string {
 	return cmp.Or(os.Getenv("EBB_NODE_DIR"), defaultBase)
 }
 
-// complete fills in the defaults, then reports every bad field at once.
+// complete fills in the defaults, then returns the errors of all invalid fields.
 func (c Config) complete() (Config, error) {
 	c.Name = cmp.Or(c.Name, "node")
 	c.FS = cmp.Or(c.FS, "ext4")
@@ -115,7 +116,7 @@ func (c Config) complete() (Config, error) {
 	default:
 		errs = append(errs, fmt.Errorf("snapshotter %q: want overlayfs, native or erofs", c.Snapshotter))
 	}
-	// It goes into containerd's config between quotes.
+	// containerd's config has the path between quotes.
 	if !filepath.IsAbs(c.Base) || filepath.Clean(c.Base) != c.Base || strings.ContainsAny(c.Base, "\"\\\n") {
 		errs = append(errs, fmt.Errorf("base %q: want a clean absolute path without quotes", c.Base))
 	}
@@ -151,8 +152,8 @@ func (l layout) config() string       { return l.path("config.toml") }
 func (l layout) daemonLog() string    { return l.path("containerd.log") }
 
 // cgroup is the parent of all cgroups of the node, in every hierarchy. The hash
-// keeps nodes of one name in different base directories apart. There is no
-// cgroup common to all nodes: removing it would race with a node that starts.
+// distinguishes nodes of the same name in different base directories. There is no parent
+// common to all nodes: removing it would race with a node that starts.
 func (l layout) cgroup() string {
 	return fmt.Sprintf("/ebb-node-%s-%.4x", l.name(), sha256.Sum256([]byte(l)))
 }

@@ -32,17 +32,17 @@ type Mount struct {
 type RunSpec struct {
 	Namespace string // default CRINamespace
 	ID        string
-	Image     string   // a reference that Import was given
+	Image     string   // a name that was given to Import
 	Args      []string // default: the image's
 	Mounts    []Mount
 	Labels    map[string]string
 
-	// CgroupPath is below the node's cgroup. Default "/NAMESPACE/ID".
+	// CgroupPath is relative to the node's cgroup. Default "/NAMESPACE/ID".
 	CgroupPath string
 }
 
-// Container is a container with a running, or ended, process. It holds no state
-// but its name: containerd may come and go.
+// Container is a container whose process runs or has ended. It remains valid across
+// restarts of containerd.
 type Container struct {
 	node      *Node
 	namespace string
@@ -50,8 +50,8 @@ type Container struct {
 	pid       uint32
 }
 
-// Container is one that may be there, by its name: one that could not be started stays
-// where the disk is too full to delete it.
+// Container returns a handle for a container that may exist. A container that could not
+// be started remains if the disk is too full to delete it.
 func (n *Node) Container(namespace, id string) *Container {
 	return &Container{node: n, namespace: namespace, id: id}
 }
@@ -85,8 +85,8 @@ func (n *Node) Create(ctx context.Context, spec RunSpec) (*Container, error) {
 			client.WithSnapshotter(n.config.Snapshotter),
 			client.WithNewSnapshot(spec.ID, image),
 			client.WithContainerLabels(spec.Labels),
-			// runc's state is found by namespace and ID alone, unless its root is
-			// the node's own.
+			// runc finds its state by namespace and ID alone, unless its root is the
+			// node's own.
 			client.WithRuntime("io.containerd.runc.v2", &options.Options{Root: n.at.runc()}),
 			client.WithNewSpec(n.specOpts(spec, image)...),
 		)
@@ -117,9 +117,9 @@ func (n *Node) specOpts(spec RunSpec, image client.Image) []oci.SpecOpts {
 	}
 }
 
-// withProcess sets what is run. containerd's own WithImageConfig would mount
-// the root filesystem in this process to read /etc/group: an extra user of the
-// layers, which tests of layer use must not have.
+// withProcess sets the process of a container. containerd's own WithImageConfig would
+// mount the root filesystem in this process to read /etc/group. That is an extra use of
+// the layers, which would spoil tests of layer use.
 func withProcess(image client.Image, args []string) oci.SpecOpts {
 	return func(ctx context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 		config, err := image.Spec(ctx)
@@ -164,16 +164,16 @@ func (c *Container) logFile() string {
 // ID is the container's name within its namespace.
 func (c *Container) ID() string { return c.id }
 
-// PID is that of the container's first process on the host.
+// PID is the PID of the container's first process on the host.
 func (c *Container) PID() int { return int(c.pid) }
 
-// Output is what the container has written to its standard output and error.
+// Output returns what the container has written to its standard output and error.
 func (c *Container) Output() (string, error) {
 	data, err := os.ReadFile(c.logFile())
 	return string(data), err
 }
 
-// task finds the task through whichever containerd runs now.
+// task loads the task from the present containerd.
 func (c *Container) task(ctx context.Context) (client.Task, error) {
 	loaded, err := c.node.containerd.LoadContainer(ctx, c.id)
 	if err != nil {
@@ -200,8 +200,8 @@ func (c *Container) Wait(ctx context.Context) (int, error) {
 	return int(exit.ExitCode()), nil
 }
 
-// Kill ends the container's processes by SIGKILL and returns once they have
-// ended. The container stays, stopped.
+// Kill ends the container's processes by SIGKILL and returns once they have ended. The
+// container remains, stopped.
 func (c *Container) Kill(ctx context.Context) error {
 	err := c.kill(namespaces.WithNamespace(ctx, c.namespace))
 	if err != nil && !errdefs.IsNotFound(err) {
@@ -215,7 +215,7 @@ func (c *Container) kill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	exits, err := task.Wait(ctx) // before the kill, so as not to miss the end
+	exits, err := task.Wait(ctx) // before the kill, so that the end is not missed
 	if err != nil {
 		return err
 	}
@@ -225,8 +225,8 @@ func (c *Container) kill(ctx context.Context) error {
 	return (<-exits).Error()
 }
 
-// Delete kills the container if need be and removes it with its snapshot. One
-// that is not there is no error.
+// Delete kills the container if needed, and removes it with its snapshot. A missing
+// container is no error.
 func (c *Container) Delete(ctx context.Context) error {
 	ctx = namespaces.WithNamespace(ctx, c.namespace)
 	loaded, err := c.node.containerd.LoadContainer(ctx, c.id)

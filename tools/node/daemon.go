@@ -20,19 +20,19 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// SandboxImage is the name of the image that CRI runs for each pod. It is
-// built on the spot, like all others.
+// SandboxImage is the name of the image that CRI runs for each pod. It is built here,
+// like all other images.
 const SandboxImage = "node.test/pause:1"
 
 const (
-	// An emulated machine is slow. What has ended is noticed at once.
+	// An emulated machine is slow. A process that has ended is noticed at once.
 	readyTimeout = 2 * time.Minute
 	stopTimeout  = time.Minute
 )
 
-// daemonConfig is common to both flavors but for the names of the plugins.
-// What is disabled would write outside the node (opt), poll (restart), or is
-// for filesystems a node never has.
+// daemonConfig is the configuration of containerd. The flavors differ mainly in the
+// names of plugins. The disabled plugins write outside the node (opt), poll (restart),
+// or are for filesystems that a node never has.
 var daemonConfig = map[Flavor]*template.Template{
 	Debian: template.Must(template.New("debian").Parse(`version = 2
 root = "{{.Root}}"
@@ -109,7 +109,7 @@ func writeDaemonConfig(l layout, c Config) error {
 	err := daemonConfig[c.Containerd].Execute(&b, map[string]any{
 		"Root": l.root(), "State": l.state(), "Temp": l.tmp(), "Socket": l.socket(),
 		"Sandbox": cmp.Or(c.Sandbox, SandboxImage), "Snapshotter": c.Snapshotter, "Runc": l.runc(), "UpperdirLabel": c.UpperdirLabel, "Proxy": c.Proxy, "ProxyRoot": c.ProxyRoot,
-		// Never there: pods live in the host's network.
+		// This directory never exists: pods use the host's network.
 		"CNI": l.path("cni"),
 	})
 	if err != nil {
@@ -123,15 +123,15 @@ func writeDaemonConfig(l layout, c Config) error {
 	return os.WriteFile(l.config(), b.Bytes(), 0o600)
 }
 
-// startDaemon starts containerd. It outlives an owner that is killed, as its shims do, and
+// startDaemon starts containerd. containerd and its shims survive an owner that is killed;
 // Clean finds them.
 func startDaemon(l layout, binary string) (*process.Process, error) {
 	cmd := exec.Command(binary, "--config", l.config())
-	// containerd takes the shim from PATH before the one beside itself; TMPDIR
+	// containerd searches the shim in PATH first, then beside its own binary. TMPDIR
 	// reaches the shims, too.
 	cmd.Env = append(os.Environ(),
 		"PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"), "TMPDIR="+l.tmp())
-	// Its own process group: a Ctrl-C is for the owner, who then cleans up.
+	// Its own process group: a Ctrl-C reaches only the owner, which then cleans up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p, err := process.StartLogged(cmd, l.daemonLog(), nil)
 	if err != nil {
@@ -140,7 +140,8 @@ func startDaemon(l layout, binary string) (*process.Process, error) {
 	return p, nil
 }
 
-// awaitReady returns once CRI answers: the last part of containerd to do so.
+// awaitReady returns once CRI answers: CRI is the last part of containerd to become
+// ready.
 func (n *Node) awaitReady(ctx context.Context, d *process.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -156,11 +157,11 @@ func (n *Node) awaitReady(ctx context.Context, d *process.Process) error {
 	return cmp.Or(fatal, err)
 }
 
-// containerdEnv names the directory of what tools/containerd/build makes, where that was
-// made elsewhere.
+// containerdEnv is the variable that names the output directory of
+// tools/containerd/build, if that was built elsewhere.
 const containerdEnv = "EBB_CONTAINERD"
 
-// findContainerd returns the binary of a flavor, which is built if need be.
+// findContainerd returns the binary of a flavor, and builds it if needed.
 func findContainerd(ctx context.Context, flavor Flavor, log io.Writer) (string, error) {
 	if flavor == Debian {
 		binary, err := exec.LookPath("containerd")

@@ -17,9 +17,9 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// mkfs holds the command for each filesystem. ext4 keeps its default reserve
-// (what root alone can use is part of what is tested) but initialises its inode
-// tables at once: done lazily, they would make usage creep after the mount.
+// mkfs holds the command for each filesystem. ext4 keeps its default reserve, because
+// tests need space that only root can use. It initialises its inode tables at once:
+// done lazily, that would raise the usage after the mount.
 var mkfs = map[string][]string{
 	"ext4":  {"mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"},
 	"xfs":   {"mkfs.xfs", "-q", "-f"},
@@ -78,9 +78,9 @@ func mountDisk(l layout, fs string, quotas bool) error {
 	return nil
 }
 
-// abandonDisk keeps the unmount from writing back what is deleted next, which
-// takes a minute and more where many nodes share a slow disk. btrfs has no such
-// thing and is left to its write-back.
+// abandonDisk shuts the filesystem down, so that the unmount does not write back data
+// that is deleted next. That write-back takes a minute and more if many nodes share a
+// slow disk. btrfs has no shutdown and is written back.
 func abandonDisk(l layout) error {
 	dir, err := os.Open(l.mount())
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EIO) { // not made yet, or abandoned before
@@ -90,8 +90,8 @@ func abandonDisk(l layout) error {
 		return fmt.Errorf("abandon filesystem: %w", err)
 	}
 	defer dir.Close()
-	// The directory may be on the machine's own filesystem, if the mount has
-	// not happened: only one on this node's file is ever shut down.
+	// Without the mount, the directory is on the machine's own filesystem. Only a
+	// filesystem on this node's file is shut down.
 	var st unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
 		return fmt.Errorf("abandon filesystem: %w", err)

@@ -1,6 +1,6 @@
 // Package node makes throwaway container nodes: a loopback filesystem with a private
 // containerd on it, images built on the spot, and containers that really run. Demos, tests
-// and benchmarks fill and break them; the rest of the machine does not notice.
+// and benchmarks fill and break nodes without affecting the rest of the machine.
 //
 // # What a node is
 //
@@ -14,8 +14,8 @@
 //	containerd.sock, config.toml, containerd.log
 //
 // and below one cgroup, /ebb-node-NAME-HASH, in every hierarchy. All of it can be found from
-// the name: processes by cgroup or by the socket on their command line, mounts by path, loop
-// devices by file. So [Clean] can remove a node that was killed at any moment.
+// the name: processes by cgroup or by a path of the node on their command line, mounts by
+// path, loop devices by file. So [Clean] can remove a node that was killed at any moment.
 //
 // # Invariants
 //
@@ -25,13 +25,14 @@
 //     after the pidfd was opened.
 //   - Nothing is deleted below a directory that still has a mount in it.
 //   - The package never talks to a containerd that it did not start.
-//   - Nothing else changes, except that tracefs and bpffs are mounted, and stay mounted: other
-//     processes may soon have pins there.
+//   - Nothing else changes, except that tracefs and bpffs are mounted. They remain mounted,
+//     because other processes may soon have pins there.
 //
 // # Failure modes
 //
-// An error of [Start] has the end of containerd's log; what was made is removed. [Node.Close]
-// goes on after an error and returns all of them; the next Clean removes the rest.
+// An error of [Start] includes the end of containerd's log; Start removes what it has made.
+// [Node.Close] continues after an error and returns all errors; the next Clean removes the
+// rest.
 //
 // containerd runs with restrict_oom_score_adj: without CAP_SYS_RESOURCE no sandbox would
 // start otherwise. CRI's streaming server listens on a loopback port.

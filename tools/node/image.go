@@ -12,9 +12,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Image describes an image to be built and imported. Names are not part of an
-// image's content: two Images that differ in Name and Tags alone are one image
-// with more names.
+// Image describes an image to be built and imported. Names are not part of an image's
+// content: two Images that differ only in Name and Tags are one image with more names.
 type Image struct {
 	Name   string   // a full reference, such as "node.test/app:1"
 	Tags   []string // further full references
@@ -25,11 +24,11 @@ type Image struct {
 	NoBusybox bool
 
 	Entrypoint []string
-	Cmd        []string          // default: sleep for ever
-	Labels     map[string]string // tell apart images of equal layers
+	Cmd        []string          // default: sleep forever
+	Labels     map[string]string // distinguish images with equal layers
 }
 
-// sleepForever is what containers do unless told otherwise.
+// sleepForever is how long containers sleep by default, in seconds.
 const sleepForever = "2147483647"
 
 func (i Image) validate() error {
@@ -49,11 +48,11 @@ func (i Image) validate() error {
 // names returns all references of the image.
 func (i Image) names() []string { return append([]string{i.Name}, i.Tags...) }
 
-// Build returns the image, for a registry to serve; its bytes are made when they
+// Build returns the image, for a registry to serve. Its bytes are generated when they
 // are read.
 func (i Image) Build() (v1.Image, error) { return i.build() }
 
-// build returns the image; its bytes are made when they are read.
+// build returns the image; its bytes are generated when they are read.
 func (i Image) build() (v1.Image, error) {
 	if err := i.validate(); err != nil {
 		return nil, err

@@ -26,9 +26,9 @@ import (
 // CRINamespace is the containerd namespace whose images CRI knows.
 const CRINamespace = "k8s.io"
 
-// Import builds an image, imports and unpacks it in a namespace and returns its
-// ID: the digest of its config, as CRI has it. In CRI's namespace it returns
-// once CRI knows the image.
+// Import builds an image, imports and unpacks it in a namespace, and returns its ID:
+// the digest of its config, as in CRI. In CRI's namespace it returns once CRI knows the
+// image.
 func (n *Node) Import(ctx context.Context, namespace string, image Image) (string, error) {
 	ids, err := n.ImportAll(ctx, namespace, []Image{image})
 	if err != nil {
@@ -37,8 +37,8 @@ func (n *Node) Import(ctx context.Context, namespace string, image Image) (strin
 	return ids[0], nil
 }
 
-// ImportAll imports many images at once, and returns their IDs in that order.
-// They travel in one archive that has each layer once.
+// ImportAll imports many images at once, and returns their IDs in that order. It sends
+// one archive that contains each layer once.
 func (n *Node) ImportAll(ctx context.Context, namespace string, list []Image) ([]string, error) {
 	all := make([]archivable, len(list))
 	for i := range list {
@@ -81,8 +81,8 @@ func (n *Node) importAll(ctx context.Context, namespace string, list []archivabl
 	return ids, nil
 }
 
-// send streams an archive of the images to containerd. A full disk fails it
-// without leaving anything that containerd's garbage collection will not take.
+// send streams an archive of the images to containerd. If the disk is full it fails,
+// and containerd's garbage collection removes all that is left.
 func (n *Node) send(ctx context.Context, list []archivable, built []v1.Image) ([]images.Image, error) {
 	r, w := io.Pipe()
 	var (
@@ -102,11 +102,10 @@ func (n *Node) send(ctx context.Context, list []archivable, built []v1.Image) ([
 	return records, group.Wait()
 }
 
-// unpack makes the snapshots. Each top layer once: names of one image, and
-// images that differ in their config alone, share it.
+// unpack unpacks each image. Names of one image, and images that differ only in their
+// config, share snapshots.
 func (n *Node) unpack(ctx context.Context, records []images.Image) error {
-	// More at a time does not help: containerd writes its metadata one
-	// transaction after the other.
+	// More in parallel does not help: containerd serialises its metadata transactions.
 	const parallel = 4
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -123,9 +122,10 @@ func (n *Node) unpack(ctx context.Context, records []images.Image) error {
 	return group.Wait()
 }
 
-// despiteCrash makes snapshots. A containerd that was killed while it made one, for
-// whomever, has its directory, but not its number in the metadata: the next snapshot
-// gets that number, fails, and takes the directory away.
+// despiteCrash calls snapshot, and once more if a crash of containerd made it fail. A
+// containerd that was killed while it made any snapshot leaves that snapshot's
+// directory, but not its number in the metadata. The next snapshot gets that number,
+// fails, and removes the directory.
 func despiteCrash(snapshot func() error) error {
 	err := snapshot()
 	if err != nil && strings.Contains(err.Error(), "failed to rename") && strings.HasSuffix(err.Error(), "file exists") {
@@ -134,9 +134,9 @@ func despiteCrash(snapshot func() error) error {
 	return err
 }
 
-// awaitCRI returns once CRI knows the image by all its names. CRI learns of
-// images by containerd's events, some time after the import, and has nothing
-// to wait on. An image that somebody removes meanwhile is errdefs.ErrNotFound.
+// awaitCRI returns once CRI knows the image by all its names. CRI learns of images from
+// containerd's events, some time after the import, and offers no notification. If the
+// image is removed during the wait, the error is errdefs.ErrNotFound.
 func (n *Node) awaitCRI(ctx context.Context, names []string, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -166,8 +166,8 @@ func writeArchive(w io.Writer, list []archivable, built []v1.Image) error {
 	var entries []mutate.IndexAddendum
 	for i, img := range built {
 		for _, name := range list[i].names() {
-			// containerd's own annotation takes a full reference; the OCI one is
-			// for the tag alone.
+			// containerd's own annotation holds a full reference; the OCI one only a
+			// tag.
 			entries = append(entries, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{
 				Annotations: map[string]string{images.AnnotationImageName: name},
 			}})

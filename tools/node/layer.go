@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Layer describes a layer's content: files of incompressible bytes below
-// /data/SEED. Equal descriptions give equal bytes, hence equal digests, hence
-// one blob and one snapshot on the node, in whatever image they come.
+// Layer describes a layer's content: files of incompressible bytes below /data/SEED.
+// Equal descriptions give equal bytes and digests, so all images share one blob and one
+// snapshot on the node.
 type Layer struct {
 	Seed  string // letters, digits, ".", "_", "-"
 	Bytes int64  // in all files together
@@ -38,7 +38,7 @@ func (l Layer) validate() error {
 	return nil
 }
 
-// write makes the layer's tar archive. Nothing of it is held in memory.
+// write writes the layer's tar archive, without holding it in memory.
 func (l Layer) write(w *tar.Writer) error {
 	files := int64(max(l.Files, 1))
 	content := rand.NewChaCha8(sha256.Sum256([]byte(l.Seed)))
@@ -72,7 +72,7 @@ func writeDirs(w *tar.Writer, names ...string) error {
 
 const busybox = "/bin/busybox"
 
-// applets are the names busybox gets in an image; any other can be had as
+// applets are the names that busybox gets in an image. All other applets run as
 // "busybox NAME".
 var applets = []string{
 	"[", "cat", "cp", "cut", "date", "dd", "df", "echo", "env", "expr", "false", "find",
@@ -81,8 +81,8 @@ var applets = []string{
 	"tail", "test", "touch", "tr", "true", "usleep", "wc", "which", "xargs", "yes",
 }
 
-// writeBusybox makes the first layer of ordinary images: a static busybox and
-// the directories that programs expect.
+// writeBusybox writes the first layer of ordinary images: a static busybox and the
+// directories that programs expect.
 func writeBusybox(w *tar.Writer) error {
 	if err := writeDirs(w, "bin/", "dev/", "etc/", "proc/", "root/", "sys/", "tmp/"); err != nil {
 		return err
@@ -99,9 +99,9 @@ func writeBusybox(w *tar.Writer) error {
 	return nil
 }
 
-// writePause makes the only layer of the sandbox image. It has a busybox of
-// its own, so that the sandbox image, which never goes, holds no layer of an
-// image that may.
+// writePause writes the only layer of the sandbox image. It has its own busybox, so
+// that the sandbox image, which is never removed, shares no layer with an image that
+// may be.
 func writePause(w *tar.Writer) error {
 	if err := writeDirs(w, "dev/", "etc/", "pause/", "proc/", "sys/"); err != nil {
 		return err
@@ -127,8 +127,8 @@ func writeProgram(w *tar.Writer, name string) error {
 	return err
 }
 
-// stream is a v1.Layer whose bytes are made anew each time they are read. It is
-// not compressed: gzip would only cost time on incompressible content.
+// stream is a v1.Layer whose bytes are generated each time they are read. It is not
+// compressed: gzip would only cost time on incompressible content.
 type stream struct {
 	write func(*tar.Writer) error
 	hash  v1.Hash
@@ -137,7 +137,7 @@ type stream struct {
 
 var _ v1.Layer = (*stream)(nil)
 
-// streams remembers digests: a layer shared by 200 images is hashed once.
+// streams caches digests: a layer shared by 200 images is hashed once.
 var streams sync.Map // Layer, or the name of a fixed layer → func() (*stream, error)
 
 func newStream(key any, write func(*tar.Writer) error) (*stream, error) {
@@ -161,7 +161,7 @@ func (s *stream) MediaType() (types.MediaType, error) { return types.OCIUncompre
 func (s *stream) Compressed() (io.ReadCloser, error)  { return s.Uncompressed() }
 func (s *stream) Uncompressed() (io.ReadCloser, error) {
 	r, w := io.Pipe()
-	// Ends when the archive does, or when the reader closes its end.
+	// The goroutine ends with the archive, or when the reader closes its end.
 	go func() {
 		buffered := bufio.NewWriterSize(w, 1<<17)
 		archive := tar.NewWriter(buffered)

@@ -22,7 +22,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// errClosed is returned by what a node can no longer do.
+// errClosed is the error of methods that need an open node.
 var errClosed = errors.New("the node is closed")
 
 // Node is a throwaway node. Its methods may be called from several goroutines.
@@ -30,7 +30,7 @@ type Node struct {
 	at     layout
 	config Config
 	log    *slog.Logger
-	binary string   // containerd's
+	binary string   // path of containerd
 	lock   *os.File // nil once closed
 
 	conn       *grpc.ClientConn
@@ -42,8 +42,8 @@ type Node struct {
 	daemon *process.Process // nil while containerd is down
 }
 
-// Start makes a node. One of the same name that a dead process left behind is
-// removed first. The caller must Close it.
+// Start makes a node. It first removes a node of the same name that a dead process left
+// behind. The caller must Close it.
 func Start(ctx context.Context, c Config) (*Node, error) {
 	n, err := own(ctx, c, claim, (*Node).build)
 	if err != nil {
@@ -52,9 +52,9 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	return n, nil
 }
 
-// Reopen takes up a node after a reboot of the machine: its directory is as it was on
-// the disk, and nothing of it is mounted or runs. The Config is the one it was started
-// with; its containers have no process. The caller must Close it.
+// Reopen opens a node after a reboot of the machine: its directory is unchanged on the
+// disk, but no filesystem is mounted and no process runs. The Config must be the one
+// that it was started with. Its containers have no process. The caller must Close it.
 func Reopen(ctx context.Context, c Config) (*Node, error) {
 	n, err := own(ctx, c, claimRebooted, (*Node).reopen)
 	if err != nil {
@@ -63,8 +63,8 @@ func Reopen(ctx context.Context, c Config) (*Node, error) {
 	return n, nil
 }
 
-// own makes this process the owner of a node's directory and has a node made of it,
-// which is removed if that fails.
+// own takes a node's directory for this process, and calls build. If that fails it
+// removes the node.
 func own(ctx context.Context, c Config, take func(context.Context, layout) (*os.File, error), build func(*Node, context.Context) error) (*Node, error) {
 	c, err := c.complete()
 	if err != nil {
@@ -77,7 +77,8 @@ func own(ctx context.Context, c Config, take func(context.Context, layout) (*os.
 		return nil, err
 	}
 	n := &Node{at: layout(filepath.Join(c.Base, c.Name)), config: c, log: c.logger()}
-	// Before the lock: a build may take a minute, and makes nothing of the node's.
+	// Before the lock: building containerd may take a minute, and does not touch the
+	// node.
 	if n.binary, err = findContainerd(ctx, c.Containerd, c.Log); err != nil {
 		return nil, err
 	}
@@ -125,7 +126,7 @@ func claim(ctx context.Context, l layout) (*os.File, error) {
 	return owned.Claim(string(l), release(ctx))
 }
 
-// claimRebooted takes the directory of a node that was there before a reboot.
+// claimRebooted takes the directory of a node that existed before a reboot.
 func claimRebooted(_ context.Context, l layout) (*os.File, error) {
 	if _, err := os.Stat(l.disk()); err != nil {
 		return nil, err
@@ -140,8 +141,9 @@ func claimRebooted(_ context.Context, l layout) (*os.File, error) {
 	return owned.Acquire(string(l))
 }
 
-// reopen mounts the filesystem as the reboot left it. What containerd has below run/ is on
-// a tmpfs on any other machine, and gone with the processes it tells of.
+// reopen mounts the filesystem as the reboot left it. It deletes containerd's files below
+// run/: on any other machine they are on a tmpfs, and they describe processes that are
+// gone.
 func (n *Node) reopen(ctx context.Context) error {
 	if err := os.RemoveAll(n.at.run()); err != nil {
 		return err
@@ -155,8 +157,8 @@ func (n *Node) reopen(ctx context.Context) error {
 	return n.serve(ctx)
 }
 
-// openBase creates the base directory and returns its real path: the kernel
-// reports mounts and loop devices by that.
+// openBase creates the base directory and returns its real path, because the kernel
+// reports mounts and loop devices by real paths.
 func openBase(base string) (string, error) {
 	if err := os.MkdirAll(base, 0o711); err != nil {
 		return "", fmt.Errorf("make base directory: %w", err)
@@ -168,9 +170,9 @@ func openBase(base string) (string, error) {
 	return base, nil
 }
 
-// connect opens the one connection for containerd's API and CRI. It follows
-// restarts of containerd by itself, at once: gRPC's usual back-off of a second
-// and more would be the slowest thing in a test that kills containerd.
+// connect opens the one connection for containerd's API and CRI. It reconnects at once
+// when containerd restarts: gRPC's usual back-off of a second and more would be the
+// slowest part of a test that kills containerd.
 func (n *Node) connect() error {
 	const maxMessage = 64 * mib
 	conn, err := grpc.NewClient("unix://"+n.at.socket(),
@@ -195,7 +197,7 @@ func (n *Node) connect() error {
 // Name is the node's name.
 func (n *Node) Name() string { return n.config.Name }
 
-// Dir holds all that the node has.
+// Dir is the directory that holds all files of the node.
 func (n *Node) Dir() string { return string(n.at) }
 
 // Mount is the mount point of the node's filesystem. containerd's root is the
@@ -212,7 +214,7 @@ func (n *Node) Socket() string { return n.at.socket() }
 // hierarchy.
 func (n *Node) Cgroup() string { return n.at.cgroup() }
 
-// LogFile is where containerd logs to.
+// LogFile is containerd's log file.
 func (n *Node) LogFile() string { return n.at.daemonLog() }
 
 // Client is a client of the node's containerd, closed by Close.
@@ -223,11 +225,11 @@ func (n *Node) CRI() (runtimeapi.RuntimeServiceClient, runtimeapi.ImageServiceCl
 	return n.pods, n.images
 }
 
-// Kill ends containerd as a crash would, by SIGKILL. Containers go on; their
-// shims wait for a containerd to come back.
+// Kill ends containerd as a crash would, by SIGKILL. Containers keep running; their
+// shims wait for the next containerd.
 func (n *Node) Kill() error { return n.end(context.Background(), syscall.SIGKILL) }
 
-// Stop ends containerd in good order. Containers go on.
+// Stop ends containerd gracefully. Containers keep running.
 func (n *Node) Stop(ctx context.Context) error { return n.end(ctx, syscall.SIGTERM) }
 
 func (n *Node) end(ctx context.Context, sig os.Signal) error {
@@ -268,8 +270,8 @@ func (n *Node) Restart(ctx context.Context) error {
 	return n.awaitReady(ctx, d)
 }
 
-// Upgrade stops containerd, and starts that of another flavor on what it leaves behind.
-// Containers go on.
+// Upgrade stops containerd, and starts that of another flavor on the same state.
+// Containers keep running.
 func (n *Node) Upgrade(ctx context.Context, to Flavor) error {
 	binary, err := findContainerd(ctx, to, n.config.Log)
 	if err != nil {
@@ -285,8 +287,8 @@ func (n *Node) Upgrade(ctx context.Context, to Flavor) error {
 	return n.Restart(ctx)
 }
 
-// Close removes the node and all that belongs to it: containers, containerd,
-// mounts, loop device, cgroups, directory. Closing twice is harmless.
+// Close removes the node and everything of it: containers, containerd, mounts, loop
+// device, cgroups, directory. Closing twice is harmless.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -298,7 +300,7 @@ func (n *Node) Close() error {
 	if n.lock == nil {
 		return errors.Join(errs...)
 	}
-	// Nothing is worth an orderly end that is deleted next.
+	// The data is deleted next, so it needs no orderly shutdown.
 	errs = append(errs, abandonDisk(n.at))
 	if err := n.endLocked(context.Background(), syscall.SIGKILL); err != nil {
 		errs = append(errs, err)

@@ -18,10 +18,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// PodSpec describes a pod run through CRI, labelled as the kubelet labels
-// its own.
+// PodSpec describes a pod run through CRI. It gets the labels that the kubelet sets on
+// its pods.
 type PodSpec struct {
-	Namespace   string // of Kubernetes; default "default"
+	Namespace   string // Kubernetes namespace; default "default"
 	Name        string
 	UID         string // default NAMESPACE-NAME
 	Labels      map[string]string
@@ -47,9 +47,8 @@ type Pod struct {
 	Containers map[string]string // name → container ID
 }
 
-// RunPod starts a sandbox in the host's network, so that no CNI is needed, and
-// in it the containers, one after the other. If one does not start, the pod is
-// removed.
+// RunPod starts a sandbox in the host's network, which needs no CNI, and then its
+// containers, one after the other. If a container does not start, the pod is removed.
 func (n *Node) RunPod(ctx context.Context, spec PodSpec) (*Pod, error) {
 	spec.Namespace = cmp.Or(spec.Namespace, "default")
 	spec.UID = cmp.Or(spec.UID, spec.Namespace+"-"+spec.Name)
@@ -84,7 +83,7 @@ func (n *Node) sandboxConfig(spec PodSpec) *runtimeapi.PodSandboxConfig {
 		Metadata:    &runtimeapi.PodSandboxMetadata{Name: spec.Name, Namespace: spec.Namespace, Uid: spec.UID, Attempt: spec.Attempt},
 		Labels:      labels,
 		Annotations: spec.Annotations,
-		// Named as the kubelet names it.
+		// The kubelet uses the same names.
 		LogDirectory: filepath.Join(n.at.logs(), "pods", spec.Namespace+"_"+spec.Name+"_"+spec.UID),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent: path.Join(n.at.cgroup(), "kubepods", "pod"+spec.UID),
@@ -109,7 +108,7 @@ func (p *Pod) run(ctx context.Context, sandbox *runtimeapi.PodSandboxConfig, c P
 		Image:    &runtimeapi.ImageSpec{Image: c.Image},
 		Command:  c.Command,
 		Args:     c.Args,
-		LogPath:  filepath.Join(c.Name, fmt.Sprintf("%d.log", c.Attempt)), // likewise
+		LogPath:  filepath.Join(c.Name, fmt.Sprintf("%d.log", c.Attempt)), // as the kubelet names it
 		Labels:   map[string]string{"io.kubernetes.container.name": c.Name},
 		Linux: &runtimeapi.LinuxContainerConfig{
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: hostNetwork()},
@@ -140,7 +139,7 @@ func (p *Pod) run(ctx context.Context, sandbox *runtimeapi.PodSandboxConfig, c P
 	return nil
 }
 
-// Status is CRI's view of one container of the pod.
+// Status returns CRI's status of one container of the pod.
 func (p *Pod) Status(ctx context.Context, container string) (*runtimeapi.ContainerStatus, error) {
 	r, err := p.node.pods.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: p.Containers[container]})
 	if err != nil {
@@ -149,8 +148,8 @@ func (p *Pod) Status(ctx context.Context, container string) (*runtimeapi.Contain
 	return r.Status, nil
 }
 
-// Stop ends the pod's containers at once and its sandbox; all stay, dead, as
-// the kubelet leaves them to be collected.
+// Stop ends the pod's containers at once, and its sandbox. All remain, dead, as the
+// kubelet leaves them for collection.
 func (p *Pod) Stop(ctx context.Context) error {
 	for name, id := range p.Containers {
 		if err := p.stopContainer(ctx, id); err != nil {
@@ -164,9 +163,9 @@ func (p *Pod) Stop(ctx context.Context) error {
 	return nil
 }
 
-// stopContainer kills without a grace period. containerd 1.6 now and then loses
-// its shim's connection while the shim is busy dying ("ttrpc: closed"); the
-// kubelet asks again then, and so does this.
+// stopContainer kills a container without a grace period. containerd 1.6 sometimes
+// loses its shim's connection while the shim dies ("ttrpc: closed"). The kubelet
+// retries then, and so does stopContainer.
 func (p *Pod) stopContainer(ctx context.Context, id string) error {
 	return persist(ctx, "ttrpc: closed", func() error {
 		_, err := p.node.pods.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id})
@@ -174,7 +173,8 @@ func (p *Pod) stopContainer(ctx context.Context, id string) error {
 	})
 }
 
-// persist repeats a call, as a kubelet does, while the runtime says that it is not so far.
+// persist repeats a call every 100 ms, as a kubelet does, while its error contains
+// notYet.
 func persist(ctx context.Context, notYet string, call func() error) (err error) {
 	_ = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
 		err = call()
@@ -183,13 +183,12 @@ func persist(ctx context.Context, notYet string, call func() error) (err error) 
 	return err
 }
 
-// Remove stops the pod and removes it with its containers. One that is not
-// there is no error.
+// Remove stops the pod and removes it with its containers. A missing pod is no error.
 func (p *Pod) Remove(ctx context.Context) error {
 	if err := p.Stop(ctx); err != nil {
 		return err
 	}
-	// A container that was stopped can count as running until its end was handled.
+	// A stopped container can count as running until containerd has handled its end.
 	if err := persist(ctx, "container is still running", func() error {
 		_, err := p.node.pods.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.ID})
 		return unlessGone(err)
@@ -199,8 +198,8 @@ func (p *Pod) Remove(ctx context.Context) error {
 	return nil
 }
 
-// unlessGone drops the error for what is not there any more: containerd 1.6
-// minds, later ones do not.
+// unlessGone drops NotFound errors: containerd 1.6 returns them for missing objects,
+// later versions do not.
 func unlessGone(err error) error {
 	if status.Code(err) == codes.NotFound {
 		return nil

@@ -16,9 +16,9 @@ import (
 	"github.com/ebb-agent/ebb/tools/busy"
 )
 
-// killAll ends every process of the node: containerd, its shims, runc, and all
-// that runs in the node's cgroups. It looks again until there is none, since
-// what is being killed may have been forking.
+// killAll kills every process of the node: containerd, its shims, runc, and all
+// processes in the node's cgroups. It repeats until there is none, because a process
+// may fork while it is being killed.
 func killAll(ctx context.Context, l layout) error {
 	return busy.Retry(ctx, errAlive, func() error {
 		pids, err := processesOf(l)
@@ -45,9 +45,10 @@ func processesOf(l layout) (pids []int, err error) {
 
 var errAlive = errors.New("a process of the node is there")
 
-// end kills a process, if it is still the node's, which ends a moment later: errAlive.
+// end kills a process if it still belongs to the node, and returns errAlive: the
+// process ends a moment later.
 func end(l layout, pid int) error {
-	// A pidfd, which never comes to mean another process as a pid may.
+	// A pidfd, which never refers to another process; a PID can be reused.
 	p, err := os.FindProcess(pid)
 	if err != nil {
 		return fmt.Errorf("open process %d: %w", pid, err)
@@ -62,8 +63,8 @@ func end(l layout, pid int) error {
 	return fmt.Errorf("process %d: %w", pid, errAlive)
 }
 
-// belongs tells whether a pid is now a living process of the node. What cannot be
-// read of it has just ended.
+// belongs reports whether a PID is now a living process of the node. A process that
+// cannot be read has just ended.
 func belongs(l layout, pid int) bool {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -83,9 +84,9 @@ func belongs(l layout, pid int) bool {
 // ours matches the programs that a node runs.
 var ours = regexp.MustCompile(`^(runc|containerd|containerd-shim.*|mkfs\..*)$`)
 
-// runsFor recognises a program of the node by its name and by a path of the
-// node among its arguments. Other programs may bear one too (a person's ctr or
-// editor) and are not the node's.
+// runsFor recognises a program of the node by its name and by a path of the node among
+// its arguments. Other programs with such a path (a person's ctr or editor) are not the
+// node's.
 func runsFor(l layout, argv []string) bool {
 	if len(argv) == 0 || !ours.MatchString(filepath.Base(argv[0])) {
 		return false

@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is one reading of a node's filesystem, counted as the kubelet does:
-// available is what unprivileged writers can still get.
+// Usage is one reading of a node's filesystem, counted as the kubelet does: available
+// is the space left for unprivileged writers.
 type Usage struct {
 	CapacityBytes  uint64
 	AvailableBytes uint64
 	UsedPercent    float64 // 100 − available·100/capacity
 }
 
-// Usage syncs the filesystem, so that delayed allocation and deletion are in
-// the figures (btrfs counts neither before), and reads it.
+// Usage syncs the filesystem, so that the figures include delayed allocation and
+// deletion (btrfs counts neither before), and reads it.
 func (n *Node) Usage() (Usage, error) {
 	dir, err := os.Open(n.Mount())
 	if err != nil {
@@ -46,7 +46,8 @@ func (n *Node) Usage() (Usage, error) {
 	return u, nil
 }
 
-// AtRest is Usage once two readings in a row agree: xfs and btrfs free what was deleted later.
+// AtRest returns Usage once two readings in a row are equal: xfs and btrfs free deleted
+// space with a delay.
 func (n *Node) AtRest(ctx context.Context) (u Usage, err error) {
 	const every = 20 * time.Millisecond
 	for last := u; ; last = u {
@@ -61,10 +62,9 @@ func (n *Node) AtRest(ctx context.Context) (u Usage, err error) {
 	}
 }
 
-// Fill appends that many bytes to a file of that name on the node's
-// filesystem, outside containerd's root. They are written, not merely
-// allocated, and not synced: the kernel sees what it sees when a container
-// fills a disk.
+// Fill appends that many bytes to a file of that name on the node's filesystem, outside
+// containerd's root. They are written, not only allocated, and not synced, as when a
+// container fills a disk.
 func (n *Node) Fill(name string, bytes int64) (err error) {
 	path, err := n.fillPath(name)
 	if err != nil {
@@ -89,8 +89,8 @@ func (n *Node) Fill(name string, bytes int64) (err error) {
 		}
 		left -= int64(written)
 	}
-	// xfs allocates ahead of a file that grows, and keeps that through a close
-	// when the file is grown time and again. Cutting it to its size lets it go.
+	// xfs preallocates for a file that grows, and keeps that through a close if the
+	// file grows repeatedly. Truncating the file to its size frees it.
 	st, err := f.Stat()
 	if err == nil {
 		err = f.Truncate(st.Size())
@@ -101,15 +101,14 @@ func (n *Node) Fill(name string, bytes int64) (err error) {
 	return nil
 }
 
-// fillTime bounds FillTo: each round writes what the reading says is missing. What
-// the filesystem adds for itself brings the target nearer; somebody who removes at
-// the same time, such as an agent, has nothing left to remove at some time.
+// fillTime bounds FillTo. Each round writes as many bytes as the reading shows missing.
+// The filesystem's own allocations bring the target nearer. A process that frees space
+// at the same time, such as an agent, eventually has nothing left to remove.
 const fillTime = time.Minute
 
-// FillTo fills until the filesystem is at least that full, in percent as
-// Usage counts, or until nothing more can be written; on a filesystem that is
-// fuller already it does nothing. The bytes go to the file of that name, as
-// with Fill.
+// FillTo fills the filesystem to at least that usage, in percent as Usage counts, or
+// until nothing more can be written. On a fuller filesystem it does nothing. The bytes
+// go to the file of that name, as with Fill.
 func (n *Node) FillTo(name string, percent float64) error {
 	if percent < 0 || percent > 100 {
 		return fmt.Errorf("fill to %g %%: want 0 to 100", percent)
@@ -137,8 +136,7 @@ func (n *Node) FillTo(name string, percent float64) error {
 	return err
 }
 
-// Unfill deletes what Fill wrote under that name; a file that is not there is
-// no error.
+// Unfill deletes the file that Fill wrote under that name. A missing file is no error.
 func (n *Node) Unfill(name string) error {
 	path, err := n.fillPath(name)
 	if err != nil {
@@ -150,7 +148,8 @@ func (n *Node) Unfill(name string) error {
 	return nil
 }
 
-// fillPath keeps names inside the directory for them.
+// fillPath returns the path of a fill file, and rejects names that would leave its
+// directory.
 func (n *Node) fillPath(name string) (string, error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name || name == "." {
 		return "", fmt.Errorf("bad file name %q", name)

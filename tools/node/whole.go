@@ -19,7 +19,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Collect has containerd remove what nothing refers to.
+// Collect runs containerd's garbage collection and waits for it.
 func (n *Node) Collect(ctx context.Context) error {
 	in, all := namespaces.WithNamespace(ctx, CRINamespace), n.Client().LeasesService()
 	l, err := all.Create(in, leases.WithRandomID())
@@ -29,14 +29,15 @@ func (n *Node) Collect(ctx context.Context) error {
 	return all.Delete(in, l, leases.SynchronousDelete)
 }
 
-// ImagesWhole returns an error for each image whose name the CRI has and that lacks a blob or a
-// layer. Of images whose import was cut short, whose names are in cut, layers may be missing.
+// ImagesWhole returns an error for each image in CRI's namespace that lacks a blob or a layer.
+// Images whose names are in cut were not imported completely: they may lack layers.
 func (n *Node) ImagesWhole(ctx context.Context, cut ...string) error {
 	_, _, err := n.wholeImages(ctx, cut)
 	return err
 }
 
-// wholeImages returns the blobs and the layers of all images as well.
+// wholeImages does the work of ImagesWhole. It also returns the blobs and the layers of all
+// images.
 func (n *Node) wholeImages(ctx context.Context, cut []string) (blobs map[digest.Digest]bool, layers map[string]bool, _ error) {
 	in, c := namespaces.WithNamespace(ctx, CRINamespace), n.Client()
 	records, err := c.ImageService().List(in)
@@ -46,7 +47,7 @@ func (n *Node) wholeImages(ctx context.Context, cut []string) (blobs map[digest.
 	partly := make(map[digest.Digest]bool)
 	for _, r := range records {
 		if slices.Contains(cut, r.Name) {
-			partly[r.Target.Digest] = true // the CRI has a name of its own for it
+			partly[r.Target.Digest] = true // the CRI has further names for the same image
 		}
 	}
 	blobs, layers = make(map[digest.Digest]bool), make(map[string]bool)
@@ -69,16 +70,16 @@ func (n *Node) wholeImages(ctx context.Context, cut []string) (blobs map[digest.
 				err = errors.Join(err, missing)
 			}
 		}
-		if _, gone := c.ImageService().Get(in, r.Name); err != nil && !errdefs.IsNotFound(gone) { // containerd ends what a killed agent has asked for
+		if _, gone := c.ImageService().Get(in, r.Name); err != nil && !errdefs.IsNotFound(gone) { // containerd completes a removal that a killed agent requested
 			errs = append(errs, fmt.Errorf("image %s is there by half: %w", r.Name, err))
 		}
 	}
 	return blobs, layers, errors.Join(errs...)
 }
 
-// Whole returns an error for whatever is there by half while no agent runs: what has a name is
-// whole, what has none is gone to its last blob and layer, and no lease of an agent's is left.
-// cut: see ImagesWhole.
+// Whole returns an error for everything that is incomplete while no agent runs. Named images
+// must be complete. Of removed images no blob and no layer may be left, and no lease of an
+// agent. For cut see ImagesWhole.
 func (n *Node) Whole(ctx context.Context, cut ...string) error {
 	if err := n.Collect(ctx); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package ociarchive writes container images as one tar stream, as "ctr images import" and
-// containerd's client take them: an OCI image layout.
+// Package ociarchive writes container images as one tar stream, an OCI image layout. "ctr
+// images import" and containerd's client read it.
 package ociarchive
 
 import (
@@ -17,8 +17,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Write writes the layout that index is the top of. The two files that tell what it is come
-// first, then every blob once: the same index and time give the same bytes.
+// Write writes the layout with index as its top index. The two files that identify the
+// layout come first, then every blob once. The same index and time give the same bytes.
 func Write(w io.Writer, index v1.ImageIndex, modified time.Time) error {
 	raw, err := index.RawManifest()
 	if err != nil {
@@ -32,14 +32,14 @@ func Write(w io.Writer, index v1.ImageIndex, modified time.Time) error {
 	return nil
 }
 
-// archive knows which blobs it has.
+// archive is a layout being written. It records the blobs that it has.
 type archive struct {
 	*tar.Writer
 	modified time.Time
 	written  map[v1.Hash]bool
 }
 
-// index writes what an index leads to.
+// index writes everything that an index refers to.
 func (a archive) index(index v1.ImageIndex) error {
 	below, err := partial.Manifests(index)
 	if err != nil {
@@ -94,7 +94,7 @@ func (a archive) layer(layer v1.Layer) error {
 	return a.entry(blobPath(digest), size, r)
 }
 
-// manifest writes the description of an image, or of an index.
+// manifest writes the manifest of an image or of an index.
 func (a archive) manifest(of partial.WithRawManifest) error {
 	raw, err := of.RawManifest()
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package owned keeps directories that belong to a living process, for throwaway nodes,
+// Package owned manages directories that belong to a living process, for throwaway nodes,
 // machines and control planes. The owner holds a lock (flock) on the file "lock" in its
-// directory, and so does every child that inherits it. What a crash has left is known by a
-// lock that nobody holds.
+// directory, and so does every child that inherits it. If no process holds the lock, a
+// crash has left the directory behind.
 package owned
 
 import (
@@ -18,14 +18,15 @@ import (
 // ErrInUse is returned (wrapped) when a living process owns a directory.
 var ErrInUse = errors.New("owned by a living process")
 
-// LockName is the file whose lock is the ownership of its directory.
+// LockName is the name of the file whose lock means ownership of its directory.
 const LockName = "lock"
 
-// Release takes away what a dead owner has left outside its directory, or mounted in it.
+// Release removes what a dead owner has left outside its directory, or mounted in it.
 type Release func(dir string) error
 
-// LockBase waits for the lock on the directory that owned ones come and go in. Hold it for
-// moments only. Under it, a directory is owned or left behind, never half made.
+// LockBase waits for the lock on the base directory, which every creation and removal of
+// an owned directory takes. Hold it only for moments. Under it, each directory is either
+// owned or left behind, never half made.
 func LockBase(base string) (*os.File, error) {
 	if err := os.MkdirAll(base, 0o711); err != nil {
 		return nil, fmt.Errorf("make base directory: %w", err)
@@ -46,8 +47,8 @@ func LockBase(base string) (*os.File, error) {
 	}
 }
 
-// Claim makes this process the owner of a directory, and empties it of what a dead owner
-// left. Closing the file gives the directory up, and so does the end of all processes that
+// Claim makes this process the owner of a directory, and deletes what a dead owner left in
+// it. Closing the file gives up the directory, and so does the end of all processes that
 // have it open.
 func Claim(dir string, release Release) (*os.File, error) {
 	lock, err := Acquire(dir)
@@ -66,8 +67,8 @@ func Claim(dir string, release Release) (*os.File, error) {
 	return lock, nil
 }
 
-// Acquire is Claim of a directory whose content is to stay: its owner went down with the
-// machine.
+// Acquire is Claim without the deletion, for a directory whose owner ended with the
+// machine and whose content is to be kept.
 func Acquire(dir string) (*os.File, error) {
 	base, err := LockBase(filepath.Dir(dir))
 	if err != nil {
@@ -91,7 +92,7 @@ func Acquire(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// empty deletes all but the lock, by which the directory is known.
+// empty deletes everything but the lock, by which the directory is recognised.
 func empty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -108,8 +109,8 @@ func empty(dir string) error {
 	return nil
 }
 
-// Remove deletes a directory whose lock the caller holds. The lock goes last: as long as
-// anything is left, the next Clean knows what it is.
+// Remove deletes a directory whose lock the caller holds. The lock is deleted last: while
+// anything is left, the next Clean recognises the directory.
 func Remove(dir string, release Release) error {
 	err := release(dir)
 	if err == nil {
@@ -130,7 +131,7 @@ func Remove(dir string, release Release) error {
 }
 
 // Clean removes every directory below base that no living process owns, and returns the
-// names of those that are gone. It goes on after an error and returns all of them; cleaning
+// names of the removed ones. It continues after an error and returns all errors. Cleaning
 // again resumes where it stopped.
 func Clean(base string, log *slog.Logger, release Release) (gone []string, err error) {
 	// The kernel reports mounts and loop devices by their real path.
@@ -165,8 +166,8 @@ func Clean(base string, log *slog.Logger, release Release) (gone []string, err e
 	return gone, errors.Join(errs...)
 }
 
-// list names the owned directories below base. The lock is there from the first moment to
-// the last but one; an empty directory is one whose owner died in between.
+// list returns the names of the owned directories below base. The lock is created first
+// and deleted last. An empty directory is one whose owner died in between.
 func list(base string) (names []string, err error) {
 	lock, err := LockBase(base)
 	if err != nil {

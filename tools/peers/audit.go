@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// auditPolicy records each request once, when it has been answered: a watch
-// counts when it ends.
+// auditPolicy records each request once, when it is answered; a watch when it ends.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
 rules: [{level: Metadata}]
 `
 
-// AuditEvent is a request as the API server's audit log has it.
+// AuditEvent is a request in the API server's audit log.
 type AuditEvent struct {
 	Verb       string `json:"verb"`
 	RequestURI string `json:"requestURI"`
@@ -41,22 +40,22 @@ type AuditEvent struct {
 	RequestReceivedTimestamp time.Time `json:"requestReceivedTimestamp"`
 }
 
-// AuditLog is the path of the audit log, which is there if Config.Audit is set.
+// AuditLog is the path of the audit log, which exists if Config.Audit is set.
 func (cp *ControlPlane) AuditLog() string { return cp.path("logs", "audit.log") }
 
-// ReadAudit is [ReadAuditLog] of the control plane's own.
+// ReadAudit is [ReadAuditLog] of the control plane's audit log.
 func (cp *ControlPlane) ReadAudit(from int64, visit func(AuditEvent)) (int64, error) {
 	return ReadAuditLog(cp.AuditLog(), from, visit)
 }
 
-// SkipAudit is ReadAudit of what nobody wants to know.
+// SkipAudit returns the offset behind the requests so far.
 func (cp *ControlPlane) SkipAudit(from int64) (int64, error) {
 	return cp.ReadAudit(from, func(AuditEvent) {})
 }
 
-// ReadAuditLog visits the requests that a log has from an offset on, 0 at first,
-// and returns the offset to go on from. The last line may be half written; it
-// is left for the next time. A log that is not there yet is empty.
+// ReadAuditLog visits the requests in a log from an offset on, 0 at first, and returns
+// the offset to continue from. An incomplete last line is left for the next call. A
+// missing log is empty.
 func ReadAuditLog(path string, from int64, visit func(AuditEvent)) (int64, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -24,8 +24,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// lifetime of certificates unless a User says otherwise: longer than any test,
-// too short to be of use elsewhere.
+// lifetime is the default lifetime of certificates: longer than any test, too short to
+// be useful elsewhere.
 const lifetime = 48 * time.Hour
 
 // Authority signs the certificates of one control plane or of one standalone
@@ -36,17 +36,17 @@ type Authority struct {
 	pem  []byte
 }
 
-// User is somebody who authenticates with a client certificate.
+// User is the identity in a client certificate.
 type User struct {
 	Name   string
 	Groups []string
 
-	// NotAfter ends the certificate's life; it may lie in the past. Default 48
-	// hours from now.
+	// NotAfter is the end of the certificate's validity; it may be in the past. Default
+	// 48 hours from now.
 	NotAfter time.Time
 }
 
-// Credentials is a certificate with its key and the authority to trust, all PEM.
+// Credentials are a certificate, its key and the authority to trust, all PEM.
 type Credentials struct {
 	CA, Cert, Key []byte
 }
@@ -56,7 +56,8 @@ type Files struct {
 	CA, Cert, Key string
 }
 
-// NewAuthority makes an authority of its own. Tests use one that nobody trusts.
+// NewAuthority makes an independent authority. Tests also use one that no component
+// trusts.
 func NewAuthority(name string) (*Authority, error) {
 	key, _, err := newKey()
 	if err != nil {
@@ -79,7 +80,7 @@ func NewAuthority(name string) (*Authority, error) {
 	return &Authority{key: key, cert: own, pem: encode(der)}, nil
 }
 
-// PEM is the authority's own certificate.
+// PEM returns the authority's own certificate.
 func (a *Authority) PEM() []byte { return a.pem }
 
 // Client signs a client certificate.
@@ -102,7 +103,7 @@ func (a *Authority) Server(name string, names ...string) (Credentials, error) {
 }
 
 // Serve starts an HTTPS server with a certificate for the loopback address and for names.
-// It is silent about connections that are cut. The caller must Close it.
+// It does not log broken connections. The caller must Close it.
 func (a *Authority) Serve(h http.Handler, name string, names ...string) (*httptest.Server, error) {
 	creds, err := a.Server(name, names...)
 	if err != nil {
@@ -133,7 +134,7 @@ func (a *Authority) issue(template *x509.Certificate) (Credentials, error) {
 	return Credentials{CA: a.pem, Cert: encode(der), Key: keyPEM}, nil
 }
 
-// sign fills in what all certificates have in common.
+// sign fills in the fields that all certificates share, and signs.
 func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, with *ecdsa.PrivateKey) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
@@ -144,8 +145,8 @@ func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, with *ecd
 	if template.NotAfter.IsZero() {
 		template.NotAfter = now.Add(lifetime)
 	}
-	// Before the end, also if that is in the past; an hour allows for clocks
-	// that tests set back.
+	// Before NotAfter, even if that is in the past. The hour allows for clocks that
+	// tests set back.
 	template.NotBefore = now.Add(-time.Hour)
 	if !template.NotBefore.Before(template.NotAfter) {
 		template.NotBefore = template.NotAfter.Add(-time.Hour)
@@ -185,9 +186,9 @@ func (c Credentials) Write(dir, name string) (Files, error) {
 	return f, nil
 }
 
-// HTTPClient is a client that presents these credentials, and trusts their
-// authority alone. It has no deadline: watches last. Its idle connections are
-// closed by CloseIdleConnections.
+// HTTPClient returns a client that presents these credentials and trusts only their
+// authority. It has no timeout, because watches last. CloseIdleConnections closes its
+// idle connections.
 func (c Credentials) HTTPClient() (*http.Client, error) {
 	pair, err1 := tls.X509KeyPair(c.Cert, c.Key)
 	pool, err2 := cert.NewPoolFromBytes(c.CA)
@@ -200,7 +201,7 @@ func (c Credentials) HTTPClient() (*http.Client, error) {
 	}}, nil
 }
 
-// clients are HTTP clients of users whom an authority signs for.
+// clients are the HTTP clients of users for whom an authority has signed certificates.
 type clients struct {
 	mu   sync.Mutex
 	list []*http.Client

@@ -12,13 +12,12 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// BinariesEnv names a directory that holds the binaries: the one that
+// BinariesEnv is the variable that names the directory of the binaries, which
 // tools/peers/build prints. "make e2e" sets it.
 const BinariesEnv = "EBB_PEERS"
 
-// findBinaries returns the directory of the binaries: the given one, that of
-// the environment, or else the one that tools/peers/build makes, which can take
-// minutes.
+// findBinaries returns the directory of the binaries: dir if given, else that of the
+// environment, else the one that tools/peers/build makes, which can take minutes.
 func findBinaries(ctx context.Context, dir string, log io.Writer, names ...string) (string, error) {
 	dir = cmp.Or(dir, os.Getenv(BinariesEnv))
 	if dir == "" {

@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// An emulated machine takes minutes. What has ended is noticed at once.
+	// An emulated machine takes minutes. A process that has ended is noticed at once.
 	readyTimeout = 5 * time.Minute
 	stopTimeout  = 2 * time.Minute
 )
 
-// ErrNotRunning is returned by what needs a running process.
+// ErrNotRunning is the error of methods that need a running process.
 var ErrNotRunning = errors.New("not running")
 
-// Component is one process: of a control plane, or a kubelet. It can be stopped,
-// killed, paused and started again, with all that it keeps on disk. Its methods
-// may be called from several goroutines.
+// Component is one process of a control plane, or a kubelet. It can be stopped, killed,
+// paused and started again, and keeps its data on disk. Its methods may be called from
+// several goroutines.
 type Component struct {
 	name    string
 	url     string // "" if it serves no HTTPS
@@ -38,32 +38,32 @@ type Component struct {
 	logFile string
 	log     *slog.Logger
 	inherit *os.File                    // the owner's lock, or nil
-	start   func(*exec.Cmd) error       // on the thread that forks; nil: nothing but that
-	ready   func(context.Context) error // one question, asked until it is answered
+	start   func(*exec.Cmd) error       // starts the process, on the thread that forks; nil: cmd.Start
+	ready   func(context.Context) error // one readiness check, repeated until it succeeds
 
 	mu    sync.Mutex
-	extra []string         // the caller's arguments; the last of a flag counts
+	extra []string         // the caller's arguments; the last value of a flag applies
 	proc  *process.Process // nil if it never ran
 }
 
 // Name is the name of its binary.
 func (c *Component) Name() string { return c.name }
 
-// URL is where it serves HTTPS, without a slash at its end; "" for etcd. Metrics
-// are for those who may, such as the Admin.
+// URL is the base URL of its HTTPS server, without a slash at its end; "" for etcd.
+// Metrics need an authorised client, such as the Admin.
 func (c *Component) URL() string { return c.url }
 
-// LogFile is where it logs to; it grows over restarts.
+// LogFile is its log file, which grows over restarts.
 func (c *Component) LogFile() string { return c.logFile }
 
-// SetArgs replaces the arguments that the caller gave, from the next start on.
+// SetArgs replaces the caller's arguments, from the next start on.
 func (c *Component) SetArgs(args ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.extra = slices.Clone(args)
 }
 
-// Start starts the process, unless it runs, and returns once it is ready.
+// Start starts the process, unless it is running, and returns once it is ready.
 func (c *Component) Start(ctx context.Context) error {
 	begun := time.Now()
 	p, err := c.launch()
@@ -77,7 +77,7 @@ func (c *Component) Start(ctx context.Context) error {
 	return nil
 }
 
-// launch starts the process, unless it runs.
+// launch starts the process, unless it is running.
 func (c *Component) launch() (*process.Process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,11 +115,11 @@ func (c *Component) current() *process.Process {
 	return c.proc
 }
 
-// Running tells whether the process is there, paused or not.
+// Running reports whether the process exists, paused or not.
 func (c *Component) Running() bool { return c.current().Alive() }
 
-// Stop ends the process in good order, or by force if that takes too long,
-// which is an error. One that does not run is left alone.
+// Stop ends the process gracefully. If that takes too long it kills the process and
+// returns an error. If the process does not run, Stop does nothing.
 func (c *Component) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
@@ -147,7 +147,7 @@ func (c *Component) end(ctx context.Context, sig syscall.Signal) error {
 	return nil
 }
 
-// Restart stops the process, if it runs, and starts it.
+// Restart stops the process, if it is running, and starts it.
 func (c *Component) Restart(ctx context.Context) error {
 	if err := c.Stop(ctx); err != nil {
 		return err
@@ -155,15 +155,14 @@ func (c *Component) Restart(ctx context.Context) error {
 	return c.Start(ctx)
 }
 
-// Pause stops the process in its tracks, as a machine that hangs would: its
-// connections stay and nobody answers. It can be killed, but not stopped.
+// Pause suspends the process, like a machine that hangs: its connections remain open
+// and get no answers. It can be killed, but not stopped.
 func (c *Component) Pause() error { return c.halt(syscall.SIGSTOP, true) }
 
-// Resume lets a paused process go on.
+// Resume continues a paused process.
 func (c *Component) Resume() error { return c.halt(syscall.SIGCONT, false) }
 
-// halt returns once every thread has obeyed: when kill(2) returns, the signal
-// is only sent.
+// halt returns once every thread has changed its state: kill(2) only sends the signal.
 func (c *Component) halt(sig syscall.Signal, stopped bool) error {
 	p := c.current()
 	if !p.Alive() {
@@ -183,7 +182,7 @@ func (c *Component) halt(sig syscall.Signal, stopped bool) error {
 	return nil
 }
 
-// PID is that of the running process, 0 if there is none.
+// PID is the PID of the running process, or 0.
 func (c *Component) PID() int {
 	p := c.current()
 	if !p.Alive() {
@@ -192,7 +191,7 @@ func (c *Component) PID() int {
 	return p.PID()
 }
 
-// Usage is what the running process has used since its start.
+// Usage returns the resources that the running process has used since its start.
 func (c *Component) Usage() (process.Usage, error) {
 	pid := c.PID()
 	if pid == 0 {
@@ -201,8 +200,8 @@ func (c *Component) Usage() (process.Usage, error) {
 	return process.UsageOf(pid)
 }
 
-// allThreads tells whether every thread is stopped, or none is. Those that end meanwhile
-// are left out.
+// allThreads reports whether every thread is stopped, or none is. It ignores threads
+// that have just ended.
 func allThreads(pid int, stopped bool) (bool, error) {
 	threads, err := procfs.AllThreads(pid)
 	return !slices.ContainsFunc(threads, func(t procfs.Proc) bool {

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Names of etcd's sockets in the control plane's directory. Unix sockets are
-// never taken by another, and the directory keeps strangers out, which on a
-// port would take certificates.
+// Names of etcd's sockets in the control plane's directory. Another process cannot take
+// a Unix socket as it can take a port. The directory keeps other users out, for which a
+// port would need certificates.
 const (
 	etcdClients = "etcd.sock"
 	etcdPeers   = "etcd-peers.sock"
 )
 
-// answerTimeout bounds one question whether a component is ready.
+// answerTimeout bounds one readiness check of a component.
 const answerTimeout = 5 * time.Second
 
 func (cp *ControlPlane) newEtcd() {
@@ -30,7 +30,7 @@ func (cp *ControlPlane) newEtcd() {
 		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers,
 		"--initial-cluster=peers=" + peers,
 		"--log-level=warn",
-		// Its default of 2 GiB is soon reached by benchmarks.
+		// Benchmarks soon reach the default of 2 GiB.
 		"--quota-backend-bytes=8589934592",
 	}
 	if !cp.config.Fsync {
@@ -42,8 +42,8 @@ func (cp *ControlPlane) newEtcd() {
 	})
 }
 
-// newAPIServer prepares an API server as kubeadm would set it up, but for what
-// the loopback address and the lack of a cluster forbid.
+// newAPIServer prepares an API server as kubeadm would, except for settings that need a
+// cluster or another address than the loopback one.
 func (cp *ControlPlane) newAPIServer() error {
 	port, err := cp.listen()
 	if err != nil {
@@ -57,15 +57,15 @@ func (cp *ControlPlane) newAPIServer() error {
 	args := []string{
 		"--etcd-servers=unix://" + cp.path(etcdClients),
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + port,
-		"--permit-port-sharing", // with our reservation
-		// Endpoints on the loopback address are refused.
+		"--permit-port-sharing", // shared with the reservation
+		// The API server refuses endpoints on the loopback address.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		"--allow-privileged",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--cert-dir=" + cp.path("pki"), // else it makes one in /var/run
+		"--cert-dir=" + cp.path("pki"), // otherwise it creates one in /var/run
 	}
 	args = append(args, pki...)
 	if !cp.config.ControllerManager {
@@ -77,7 +77,7 @@ func (cp *ControlPlane) newAPIServer() error {
 			return err
 		}
 		args = append(args, "--audit-policy-file="+policy, "--audit-log-path="+cp.AuditLog(),
-			"--audit-log-maxsize=10240") // MB, or it goes to a new file at 100
+			"--audit-log-maxsize=10240") // MB; by default it rotates at 100
 	}
 	admin, err := cp.Admin()
 	if err != nil {
@@ -91,7 +91,7 @@ func (cp *ControlPlane) newAPIServer() error {
 }
 
 // AddAPIServer starts another API server on the same etcd, with the first one's
-// arguments and others behind them. Its URL is its own; it ends with the control plane.
+// arguments followed by args. It has its own URL, and ends with the control plane.
 func (cp *ControlPlane) AddAPIServer(ctx context.Context, args ...string) (*Component, error) {
 	port, err := cp.listen()
 	if err != nil {
@@ -114,7 +114,7 @@ func (cp *ControlPlane) AddAPIServer(ctx context.Context, args ...string) (*Comp
 	return c, c.Start(ctx)
 }
 
-// authenticationConfig admits strangers to the health checks only.
+// authenticationConfig admits anonymous requests to the health checks only.
 const authenticationConfig = `apiVersion: apiserver.config.k8s.io/v1
 kind: AuthenticationConfiguration
 anonymous:
@@ -122,8 +122,8 @@ anonymous:
   conditions: [{path: /livez}, {path: /readyz}, {path: /healthz}]
 `
 
-// apiServerPKI writes what the API server serves, trusts and presents, and
-// returns the flags for it.
+// apiServerPKI writes the keys and certificates that the API server serves, trusts and
+// presents, and returns the flags for them.
 func (cp *ControlPlane) apiServerPKI() ([]string, error) {
 	serving, err := cp.ca.Server("kube-apiserver", "kubernetes", "kubernetes.default.svc")
 	if err != nil {
@@ -152,9 +152,9 @@ func (cp *ControlPlane) apiServerPKI() ([]string, error) {
 	), nil
 }
 
-// frontProxy makes what the API server and those behind it (aggregated API
-// servers) know each other by, and returns the flags for it. It has an authority
-// of its own: who has one of its certificates may claim to speak for any user.
+// frontProxy makes the certificates by which the API server and aggregated API servers
+// know each other, and returns the flags for them. They have an authority of their own,
+// because a client with such a certificate may act as any user.
 func (cp *ControlPlane) frontProxy() ([]string, error) {
 	front, err := NewAuthority("peers-front-proxy")
 	if err != nil {
@@ -192,12 +192,12 @@ func (cp *ControlPlane) newControllerManager() (err error) {
 	return err
 }
 
-// CSRCleaner is who [ControlPlane.NewCSRCleaner] is to the API server.
+// CSRCleaner is the user as which the component of [ControlPlane.NewCSRCleaner]
+// authenticates.
 const CSRCleaner = "system:serviceaccount:kube-system:certificate-controller"
 
-// NewCSRCleaner makes the kube-controller-manager's cleaner of requests a component of
-// its own, which does not run yet: see kubernetes/csr-cleaner. It ends with the control
-// plane.
+// NewCSRCleaner makes the kube-controller-manager's CSR cleaner a component of its own,
+// which is not started yet: see kubernetes/csr-cleaner. It ends with the control plane.
 func (cp *ControlPlane) NewCSRCleaner() (*Component, error) {
 	config, err := cp.Kubeconfig(CSRCleaner)
 	if err != nil {
@@ -213,8 +213,8 @@ func (cp *ControlPlane) newScheduler() (err error) {
 	return err
 }
 
-// controller prepares what the controller manager and the scheduler have in
-// common: who they are, where they serve, and that there is one of each.
+// controller prepares what the controller manager and the scheduler share: identity,
+// serving certificate and port, and no leader election.
 func (cp *ControlPlane) controller(name string, extra []string, own ...string) (*Component, error) {
 	config, err := cp.Kubeconfig("system:" + name)
 	if err != nil {
@@ -256,7 +256,7 @@ func (cp *ControlPlane) writeFile(name, text string) (string, error) {
 	return path, nil
 }
 
-// ask puts one question to a health check.
+// ask requests a health check once.
 func ask(ctx context.Context, c *http.Client, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

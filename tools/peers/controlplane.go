@@ -21,43 +21,43 @@ import (
 	"github.com/ebb-agent/ebb/tools/owned"
 )
 
-// Config is what a control plane is to be. The zero value of each field has a
-// meaning; the zero Config is etcd and an API server.
+// Config describes a control plane. The zero value of each field has a meaning; the
+// zero Config is etcd and an API server.
 type Config struct {
-	// Name tells control planes of one base directory apart: letters, digits,
-	// ".", "_" and "-", at most 32. Default "control-plane".
+	// Name identifies a control plane in its base directory: letters, digits, ".", "_"
+	// and "-", at most 32. Default "control-plane".
 	Name string
 
-	// Base is the directory that control planes live in. Default BaseDir().
+	// Base is the directory that holds control planes. Default BaseDir().
 	Base string
 
-	// Binaries is the directory that holds the binaries. Default $EBB_PEERS, or
-	// what tools/peers/build makes.
+	// Binaries is the directory that holds the binaries. Default $EBB_PEERS, or the
+	// output of tools/peers/build.
 	Binaries string
 
-	// ControllerManager and Scheduler say whether these run, too. Without a
-	// controller manager nobody makes service accounts: the API server then
-	// takes pods that have none.
+	// ControllerManager and Scheduler say whether these run, too. Without a controller
+	// manager no ServiceAccounts are created, so the API server then accepts pods
+	// without one.
 	ControllerManager, Scheduler bool
 
-	// Arguments put behind the package's own, as they would be on a command
-	// line; of a flag with one value, the last counts.
+	// Further arguments, placed behind the package's own. For a flag with one value,
+	// the last one applies.
 	EtcdArgs, APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
 
 	// Audit makes the API server record every finished request; see ReadAudit.
 	Audit bool
 
-	// Fsync makes etcd wait for the disk, as a real one does. Without it
-	// nothing is lost but by a crash of the machine.
+	// Fsync makes etcd wait for the disk, as a real one does. Without it, only a crash
+	// of the machine loses data.
 	Fsync bool
 
-	// Log gets a line for each step; nil is silent.
+	// Log receives a line for each step; nil discards it.
 	Log io.Writer
 }
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 
-// maxSocketPath is what sun_path holds, less its terminating zero.
+// maxSocketPath is the size of sun_path without its terminating zero, in bytes.
 const maxSocketPath = 107
 
 func (c Config) complete() (Config, error) {
@@ -68,7 +68,7 @@ func (c Config) complete() (Config, error) {
 	if !validName.MatchString(c.Name) {
 		errs = append(errs, fmt.Errorf("name %q: want %s", c.Name, validName))
 	}
-	// It goes into URLs and comma-separated flags.
+	// The path is part of URLs and of comma-separated flags.
 	if !filepath.IsAbs(c.Base) || filepath.Clean(c.Base) != c.Base || strings.ContainsAny(c.Base, ",=?#%\" \n") {
 		errs = append(errs, fmt.Errorf("base %q: want a clean absolute path of plain letters", c.Base))
 	}
@@ -80,10 +80,11 @@ func (c Config) complete() (Config, error) {
 
 // ControlPlane is a throwaway control plane, owned by this process.
 type ControlPlane struct {
-	// Etcd and APIServer are always there; the others are nil unless asked for.
+	// Etcd and APIServer are always set; the others are nil unless Config asks for
+	// them.
 	Etcd, APIServer, ControllerManager, Scheduler *Component
 
-	others []*Component // API servers beside the first, and whoever asks them
+	others []*Component // further API servers, and their clients
 
 	config   Config
 	binaries string
@@ -101,9 +102,9 @@ type ControlPlane struct {
 	closed bool
 }
 
-// StartControlPlane starts a control plane on the loopback address and returns
-// once each component is ready. One of the same name that a dead process left
-// behind is removed first. The caller must Close it; if it dies, the kernel
+// StartControlPlane starts a control plane on the loopback address and returns once
+// each component is ready. It first removes a control plane of the same name that a
+// dead process left behind. The caller must Close it. If the caller dies, the kernel
 // kills the components, and Clean removes the rest.
 func StartControlPlane(ctx context.Context, c Config) (*ControlPlane, error) {
 	c, err := c.complete()
@@ -115,7 +116,8 @@ func StartControlPlane(ctx context.Context, c Config) (*ControlPlane, error) {
 		dir:    filepath.Join(c.Base, c.Name),
 		log:    slog.New(slog.NewTextHandler(c.Log, nil)).With("controlPlane", c.Name),
 	}
-	// Before the lock: a build may take minutes, and makes nothing of ours.
+	// Before the lock: building the binaries may take minutes, and does not touch the
+	// control plane.
 	if cp.binaries, err = findBinaries(ctx, c.Binaries, c.Log, c.names()...); err != nil {
 		return nil, fmt.Errorf("start control plane: %w", err)
 	}
@@ -139,8 +141,8 @@ func (c Config) names() []string {
 	return names
 }
 
-// build makes and starts the components, each when the one it needs is ready;
-// the last two need only the API server.
+// build makes and starts the components, each when the one it needs is ready. The
+// controller manager and the scheduler need only the API server.
 func (cp *ControlPlane) build(ctx context.Context) error {
 	if err := os.Chmod(cp.dir, 0o700); err != nil {
 		return fmt.Errorf("keep others out: %w", err)
@@ -186,7 +188,7 @@ func (cp *ControlPlane) path(elem ...string) string {
 	return filepath.Join(append([]string{cp.dir}, elem...)...)
 }
 
-// component fills in what all components have in common.
+// component fills in the fields that all components share.
 func (cp *ControlPlane) component(name string, args, extra []string, ready func(context.Context) error) *Component {
 	return &Component{
 		name: name, binary: filepath.Join(cp.binaries, name), args: args, extra: extra,
@@ -194,10 +196,11 @@ func (cp *ControlPlane) component(name string, args, extra []string, ready func(
 	}
 }
 
-// Dir holds all that the control plane has.
+// Dir is the directory that holds all files of the control plane.
 func (cp *ControlPlane) Dir() string { return cp.dir }
 
-// URL is the API server's, without a slash at its end. It stays over restarts.
+// URL is the API server's URL, without a slash at its end. It does not change over
+// restarts.
 func (cp *ControlPlane) URL() string { return cp.url }
 
 // Address is the host and port of the URL.
@@ -206,15 +209,15 @@ func (cp *ControlPlane) Address() string { return strings.TrimPrefix(cp.url, "ht
 // Authority signs for clients and servers; the API server trusts it.
 func (cp *ControlPlane) Authority() *Authority { return cp.ca }
 
-// EtcdSocket is the unix socket on which etcd serves its clients, without TLS.
+// EtcdSocket is the Unix socket on which etcd serves clients, without TLS.
 func (cp *ControlPlane) EtcdSocket() string { return cp.path(etcdClients) }
 
-// EtcdDir holds etcd's data: what a backup of it would, while it is stopped.
+// EtcdDir holds etcd's data: while etcd is stopped, a copy of it is a backup.
 func (cp *ControlPlane) EtcdDir() string { return cp.path("etcd") }
 
-// Kubeconfig writes a kubeconfig for a user with a client certificate, and
-// returns its path. Group system:masters may do everything, but is exempt from
-// priority and fairness, too.
+// Kubeconfig writes a kubeconfig for a user with a client certificate, and returns its
+// path. The group system:masters has all rights, but is also exempt from priority and
+// fairness.
 func (cp *ControlPlane) Kubeconfig(user string, groups ...string) (string, error) {
 	creds, err := cp.ca.Client(User{Name: user, Groups: groups})
 	if err != nil {
@@ -223,8 +226,8 @@ func (cp *ControlPlane) Kubeconfig(user string, groups ...string) (string, error
 	return cp.writeKubeconfig(certificateUser(creds))
 }
 
-// ServiceAccountKubeconfig writes a kubeconfig for a service account that is
-// there, with a token for an hour, and returns its path.
+// ServiceAccountKubeconfig writes a kubeconfig for an existing service account, with a
+// token for an hour, and returns its path.
 func (cp *ControlPlane) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
 	admin, err := cp.Admin()
 	if err != nil {
@@ -242,8 +245,8 @@ func (cp *ControlPlane) ServiceAccountKubeconfig(ctx context.Context, namespace,
 	return cp.TokenKubeconfig(answer.Status.Token)
 }
 
-// TokenKubeconfig writes a kubeconfig for whoever bears a token, such as a
-// service account, and returns its path.
+// TokenKubeconfig writes a kubeconfig with a token, such as a service account's, and
+// returns its path.
 func (cp *ControlPlane) TokenKubeconfig(token string) (string, error) {
 	return cp.writeKubeconfig(&clientcmdapi.AuthInfo{Token: token})
 }
@@ -259,17 +262,17 @@ func (cp *ControlPlane) writeKubeconfig(user *clientcmdapi.AuthInfo) (string, er
 	return f.Name(), writeKubeconfig(f.Name(), cp.url, cp.ca.PEM(), user)
 }
 
-// Client is an HTTP client of the API server as a user, closed by Close.
+// Client returns an HTTP client that acts as a user at the API server. Close closes it.
 func (cp *ControlPlane) Client(user string, groups ...string) (*http.Client, error) {
 	return cp.clients.add(cp.ca, user, groups...)
 }
 
-// Admin is a Client that may do everything.
+// Admin returns a Client with all rights.
 func (cp *ControlPlane) Admin() (*http.Client, error) {
 	return cp.Client("peers-admin", "system:masters")
 }
 
-// listen reserves a port for a component and returns its address.
+// listen reserves a port for a component and returns it.
 func (cp *ControlPlane) listen() (port string, err error) {
 	r, err := reservePort()
 	if err != nil {
@@ -279,8 +282,8 @@ func (cp *ControlPlane) listen() (port string, err error) {
 	return fmt.Sprint(r.port), nil
 }
 
-// Close kills the components and deletes all that the control plane has.
-// Closing twice is harmless.
+// Close kills the components and deletes everything of the control plane. Closing twice
+// is harmless.
 func (cp *ControlPlane) Close() error {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
@@ -289,8 +292,8 @@ func (cp *ControlPlane) Close() error {
 	}
 	cp.closed = true
 	var errs []error
-	// The clients of each before it: an API server that loses its etcd first
-	// lingers.
+	// Clients end before their servers: an API server that loses its etcd first is slow
+	// to end.
 	for _, c := range append(cp.others, cp.Scheduler, cp.ControllerManager, cp.APIServer, cp.Etcd) {
 		if c != nil {
 			errs = append(errs, c.Kill())
@@ -303,8 +306,8 @@ func (cp *ControlPlane) Close() error {
 	return errors.Join(append(errs, owned.Remove(cp.dir, nothing), cp.lock.Close())...)
 }
 
-// UnixClient is an HTTP client of a server on a unix socket; its URLs may name
-// any host.
+// UnixClient returns an HTTP client of a server on a Unix socket. The host in its URLs
+// is ignored.
 func UnixClient(path string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,

@@ -1,7 +1,7 @@
-// Package peers runs the real Kubernetes beside throwaway nodes: a control plane (etcd, the
-// API server and, if asked for, controller manager and scheduler) and kubelets, as children
-// of the caller. Tests and benchmarks compare ebb with them, live beside them, and break
-// them. tools/peers/build builds the binaries from their Go modules.
+// Package peers runs the real Kubernetes beside throwaway nodes, as children of the caller:
+// kubelets, and a control plane. A control plane is etcd, the API server and, if asked for,
+// controller manager and scheduler. Tests and benchmarks compare ebb with them, run beside
+// them, and break them. tools/peers/build builds the binaries from their Go modules.
 //
 // # What there is
 //
@@ -16,20 +16,21 @@
 //
 //   - No component outlives the process that started it (PR_SET_PDEATHSIG).
 //   - A control plane's directory is locked by its owner and by every component, which
-//     inherit the lock. [Clean] deletes exactly those that are free. What a kubelet leaves
-//     goes with its node ([node.Clean]).
-//   - Only who has a certificate of the control plane's own authority, or a token, gets in.
-//   - A port stays reserved while its component is down, so that a kubeconfig holds over
-//     restarts.
-//   - A kubelet changes nothing of the machine: in its mount namespace its fixed paths and
-//     the kernel settings that it makes are private files. Only what is mounted below its
-//     root directory is shared, because containerd has to see it.
+//     inherit the lock. [Clean] deletes exactly the directories whose lock is free. The
+//     files of a kubelet are removed with its node ([node.Clean]).
+//   - Only clients with a certificate of the control plane's own authority, or with a
+//     token, are admitted.
+//   - A port remains reserved while its component is down, so that a kubeconfig remains
+//     valid over restarts.
+//   - A kubelet does not change the machine: in its mount namespace its fixed paths and the
+//     kernel settings that it writes are private files. Only mounts below its root
+//     directory are shared, because containerd has to see them.
 //
 // # Failure modes
 //
-// An error of a start carries the end of the component's log; what was started until then
-// is gone. A component that ends by itself stays down: Running tells, and Start starts it
-// again on the same data. A kubelet's port cannot be reserved: if another took it, its
-// start fails. The API server cannot reach a kubelet, for logs or exec: a kubelet listens on
-// the loopback address, and a node's address is never that one.
+// The error of a start includes the end of the component's log; everything started until
+// then is ended. A component that ends by itself stays down: Running reports it, and Start
+// starts it again on the same data. A kubelet's port cannot be reserved: if another process
+// takes it, the kubelet's start fails. The API server cannot reach a kubelet, for logs or
+// exec: a kubelet listens on the loopback address, which a node's address can never be.
 package peers

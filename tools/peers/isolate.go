@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// private is what a kubelet would else have in common with the machine: paths
-// that it cannot be told, and kernel settings that it makes. In a mount
-// namespace of its own, directories and files of ours lie over them.
+// private holds private copies of what a kubelet would otherwise share with the
+// machine: paths that cannot be configured, and kernel settings that it writes. In the
+// kubelet's mount namespace they cover the machine's.
 type private struct {
 	binds []bind
 }
@@ -21,8 +21,8 @@ type private struct {
 type bind struct{ source, target string }
 
 // KubeletSettings writes, below dir, a file for each kernel setting that a kubelet
-// makes, with the value it wants, and returns them by the path in /proc/sys to lay
-// them over. Settings that this kernel does not have are left out.
+// sets, with the value that it wants. It returns the files by the paths in /proc/sys
+// that they are to cover. It leaves out settings that this kernel does not have.
 func KubeletSettings(dir string) (map[string]string, error) {
 	files := map[string]string{}
 	for name, value := range sysctls {
@@ -39,9 +39,9 @@ func KubeletSettings(dir string) (map[string]string, error) {
 	return files, nil
 }
 
-// sysctls are those that a kubelet sets, with the values it wants: where it
-// finds them it leaves them. It wants them so that a machine of its own
-// survives; ours is not its own.
+// sysctls are the settings that a kubelet sets, with the values that it wants; it
+// leaves a setting that has its value. The values help a dedicated machine to survive;
+// this machine is not dedicated.
 var sysctls = map[string]string{
 	"vm/overcommit_memory":     "1",
 	"vm/panic_on_oom":          "0",
@@ -55,9 +55,9 @@ var sysctls = map[string]string{
 // makePrivate makes the directories and files below dir.
 func makePrivate(dir string) (private, error) {
 	var p private
-	// /var/lib/kubelet/device-plugins and /var/log/containers are written into
-	// the kubelet's code. What is covered lies above them and exists on any
-	// machine: nothing needs to be made there.
+	// /var/lib/kubelet/device-plugins and /var/log/containers are fixed in the
+	// kubelet's code. The covered directories are their parents, which exist on any
+	// machine.
 	for _, sub := range []string{"lib/kubelet", "log/containers"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return p, fmt.Errorf("make private directories: %w", err)
@@ -74,8 +74,8 @@ func makePrivate(dir string) (private, error) {
 	return p, nil
 }
 
-// enter moves the calling thread into a mount namespace of its own. What is
-// mounted below keep stays shared with the one it comes from.
+// enter moves the calling thread into its own mount namespace. Mounts below keep remain
+// shared with the old namespace.
 func (p private) enter(keep string) error {
 	for _, b := range p.binds {
 		if strings.HasPrefix(keep+"/", b.target+"/") {
@@ -93,7 +93,7 @@ func (p private) enter(keep string) error {
 		return err
 	}
 	for _, b := range p.binds {
-		// Else the machine's own namespace would get the mount, too.
+		// Otherwise the mount would propagate to the machine's namespace.
 		holder := holderOf(mounts, b.target)
 		if err := unix.Mount("", holder, "", unix.MS_PRIVATE, ""); err != nil {
 			return fmt.Errorf("make %s private: %w", holder, err)
@@ -105,7 +105,7 @@ func (p private) enter(keep string) error {
 	return nil
 }
 
-// letGo detaches other throwaway filesystems from this namespace, which would
+// letGo detaches other throwaway filesystems from this namespace. Otherwise it would
 // hold their loop devices after their owners have unmounted them.
 func letGo(mounts []*mountinfo.Info, keep string) error {
 	for _, m := range slices.Backward(mounts) {
@@ -123,7 +123,7 @@ func letGo(mounts []*mountinfo.Info, keep string) error {
 	return nil
 }
 
-// holderOf returns the mount point that a path lies below.
+// holderOf returns the mount point of the mount that contains a path.
 func holderOf(mounts []*mountinfo.Info, path string) string {
 	holder := "/"
 	for _, m := range mounts {

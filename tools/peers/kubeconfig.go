@@ -7,7 +7,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// writeKubeconfig stores how to reach a server, and as whom.
+// writeKubeconfig writes a kubeconfig for one server and one user.
 func writeKubeconfig(path, server string, ca []byte, user *clientcmdapi.AuthInfo) error {
 	const name = "peers"
 	c := clientcmdapi.NewConfig()

@@ -18,37 +18,37 @@ import (
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
-// KubeletConfig is what a kubelet is to be. Node is needed; the zero value of
-// each other field has a meaning.
+// KubeletConfig describes a kubelet. Node is required; the zero value of each other
+// field has a meaning.
 type KubeletConfig struct {
 	// Node is the throwaway node whose containerd it uses. It must be closed
 	// after the kubelet.
 	Node *node.Node
 
-	// ControlPlane is where it registers. Nil: it stands alone and runs static
-	// pods only.
+	// ControlPlane is the control plane with which it registers. Nil: the kubelet is
+	// standalone and runs static pods only.
 	ControlPlane *ControlPlane
 
 	// NodeName is its name in the cluster. Default: the node's name.
 	NodeName string
 
-	// Configuration holds fields of KubeletConfiguration, by their names in
-	// YAML. They are laid over what it needs to run here: maps field by field,
+	// Configuration holds fields of KubeletConfiguration, by their YAML names. They are
+	// merged into the settings that the kubelet needs here: maps field by field,
 	// anything else as a whole; nil removes a field.
 	Configuration map[string]any
 
 	// Args are further flags.
 	Args []string
 
-	// RootOffDisk puts its root directory beside the node's filesystem, not on
-	// it: then images and volumes fill different disks.
+	// RootOffDisk puts its root directory outside the node's filesystem, so that images
+	// and volumes fill different disks.
 	RootOffDisk bool
 
-	// Binaries is the directory that holds the kubelet. Default $EBB_PEERS, or
-	// what tools/peers/build makes.
+	// Binaries is the directory that holds the kubelet. Default $EBB_PEERS, or the
+	// output of tools/peers/build.
 	Binaries string
 
-	// Log gets a line for each step; nil is silent.
+	// Log receives a line for each step; nil discards it.
 	Log io.Writer
 }
 
@@ -90,7 +90,7 @@ func StartKubelet(ctx context.Context, c KubeletConfig) (*Kubelet, error) {
 	return k, nil
 }
 
-// prepareFiles makes all that the kubelet reads.
+// prepareFiles prepares the files, mounts and cgroups of the kubelet.
 func (k *Kubelet) prepareFiles(binary string) error {
 	for _, dir := range []string{k.path("pki"), k.path("logs"), k.ManifestDir(), k.PodLogsDir(), k.root} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -129,8 +129,8 @@ func (k *Kubelet) prepareFiles(binary string) error {
 	return nil
 }
 
-// share makes mounts below the root directory, such as the volumes of pods,
-// appear in the namespaces of containerd and of the kubelet alike.
+// share makes mounts below the root directory, such as the volumes of pods, visible in
+// the namespaces of both containerd and the kubelet.
 func (k *Kubelet) share() error {
 	point := k.config.Node.Mount()
 	if k.config.RootOffDisk {
@@ -145,9 +145,8 @@ func (k *Kubelet) share() error {
 	return nil
 }
 
-// allowHostNetwork gives containerd a CNI configuration, without which the node
-// never counts as ready. Its plugin is not there: a pod with a network of its
-// own fails.
+// allowHostNetwork gives containerd a CNI configuration, without which the node never
+// becomes ready. Its plugin does not exist: a pod with its own network fails.
 func (k *Kubelet) allowHostNetwork() error {
 	dir := filepath.Join(k.config.Node.Dir(), "cni")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -170,33 +169,34 @@ func (k *Kubelet) URL() string { return k.url }
 // NodeName is its name in the cluster; static pods' names end with it.
 func (k *Kubelet) NodeName() string { return k.config.NodeName }
 
-// ControlPlane is where it registers; nil if it stands alone.
+// ControlPlane is the control plane with which it registers; nil for a standalone
+// kubelet.
 func (k *Kubelet) ControlPlane() *ControlPlane { return k.config.ControlPlane }
 
-// RootDir holds the volumes of pods; /var/lib/kubelet elsewhere.
+// RootDir holds the volumes of pods; on other machines it is /var/lib/kubelet.
 func (k *Kubelet) RootDir() string { return k.root }
 
-// PodLogsDir holds the logs of containers, on the node's filesystem;
-// /var/log/pods elsewhere.
+// PodLogsDir holds the logs of containers, on the node's filesystem; on other machines
+// it is /var/log/pods.
 func (k *Kubelet) PodLogsDir() string { return filepath.Join(k.config.Node.Mount(), "podlogs") }
 
-// ContainerLogsDir holds the links to the logs, by the containers' names. The
-// kubelet itself sees it as /var/log/containers, which it cannot be told.
+// ContainerLogsDir holds the links to the logs, named after the containers. The kubelet
+// sees it as /var/log/containers, a path that cannot be configured.
 func (k *Kubelet) ContainerLogsDir() string { return k.path("private", "log", "containers") }
 
-// ManifestDir is where static pods are read from.
+// ManifestDir is the directory of static pods.
 func (k *Kubelet) ManifestDir() string { return k.path("manifests") }
 
-// ConfigFile is its configuration.
+// ConfigFile is the kubelet's configuration file.
 func (k *Kubelet) ConfigFile() string { return k.path("config.yaml") }
 
-// Authority signs for its clients, and for its server. With a control plane it
-// is that one's.
+// Authority signs certificates for the kubelet's clients and for its server. With a
+// control plane it is the control plane's.
 func (k *Kubelet) Authority() *Authority { return k.ca }
 
-// ClientFiles writes the certificate of a client and its key, and the authority
-// to trust. Alone, the kubelet lets anybody in who has a certificate; with a
-// control plane, it asks that one whether the user may.
+// ClientFiles writes a client's certificate and key, and the authority to trust. A
+// standalone kubelet admits every client with a certificate. With a control plane, it
+// asks the API server whether the user is authorised.
 func (k *Kubelet) ClientFiles(u User) (Files, error) {
 	creds, err := k.ca.Client(u)
 	if err != nil {
@@ -209,15 +209,16 @@ func (k *Kubelet) ClientFiles(u User) (Files, error) {
 	return creds.Write(dir, "client")
 }
 
-// Client is an HTTP client of the kubelet as a user, closed by Close.
+// Client returns an HTTP client that acts as a user at the kubelet. Close closes it.
 func (k *Kubelet) Client(user string, groups ...string) (*http.Client, error) {
 	return k.clients.add(k.ca, user, groups...)
 }
 
-// Admin is a client that may do everything, closed by Close.
+// Admin returns a client with all rights. Close closes it.
 func (k *Kubelet) Admin() *http.Client { return k.admin }
 
-// Close kills the kubelet. Its pods go on; they and its files go with the node.
+// Close kills the kubelet. Its pods keep running; they and its files are removed with
+// the node.
 func (k *Kubelet) Close() error {
 	defer k.clients.close()
 	return k.Kill()

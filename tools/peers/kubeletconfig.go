@@ -13,8 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// arguments writes the configuration and credentials, and returns the flags
-// that name them.
+// arguments writes the configuration and credentials, and returns the flags for them.
 func (k *Kubelet) arguments() ([]string, error) {
 	port, err := freePort()
 	if err != nil {
@@ -63,8 +62,8 @@ func (k *Kubelet) writeKubeconfig() error {
 	return writeKubeconfig(k.path("kubeconfig"), cp.URL(), cp.Authority().PEM(), certificateUser(creds))
 }
 
-// freePort finds a port that is free now. The kubelet cannot share one, so that
-// it cannot be reserved (see reservation) for it.
+// freePort returns a port that is free now. It cannot stay reserved (see reservation),
+// because the kubelet cannot share a port.
 func freePort() (int, error) {
 	r, err := reservePort()
 	if err != nil {
@@ -73,12 +72,11 @@ func freePort() (int, error) {
 	return r.port, r.release()
 }
 
-// defaults are what a kubelet needs to run on a machine that is not its own.
-// Whatever concerns garbage collection and eviction is left at the kubelet's
-// own defaults.
+// defaults is the configuration that a kubelet needs on a machine that is not its own.
+// Garbage collection and eviction keep the kubelet's own defaults.
 func (k *Kubelet) defaults(port int, server Files) map[string]any {
 	socket := "unix://" + k.config.Node.Socket()
-	authorization := "AlwaysAllow" // of whoever has a certificate
+	authorization := "AlwaysAllow" // for every client with a certificate
 	if k.config.ControlPlane != nil {
 		authorization = "Webhook"
 	}
@@ -100,18 +98,18 @@ func (k *Kubelet) defaults(port int, server Files) map[string]any {
 		"volumePluginDir": k.path("volume-plugins"),
 		"registerNode":    k.config.ControlPlane != nil,
 
-		// Pods become cgroups below the node's, by which they are found again:
-		// without cgroupsPerQOS, they would be at the top of each hierarchy.
+		// The cgroups of pods must be below the node's, where they are found again.
+		// Without cgroupsPerQOS they would be at the top of each hierarchy.
 		"cgroupDriver": "cgroupfs", "cgroupRoot": k.config.Node.Cgroup(), "cgroupsPerQOS": true,
 		"enforceNodeAllocatable": []string{}, "failCgroupV1": false,
-		// The machine's, not ours to touch.
+		// Settings of the machine, which the kubelet must not touch.
 		"failSwapOn": false, "makeIPTablesUtilChains": false, "enableControllerAttachDetach": false,
-		// The network is the host's, whatever its resolver.
+		// Pods use the host's network, whatever its resolver.
 		"resolvConf": "",
 	}
 }
 
-// overlay returns base with the fields of top laid over it.
+// overlay returns base with the fields of top merged into it.
 func overlay(base, top map[string]any) map[string]any {
 	merged := maps.Clone(base)
 	for name, value := range top {
@@ -131,8 +129,8 @@ func overlay(base, top map[string]any) map[string]any {
 
 var errNotReady = errors.New("node is not ready")
 
-// askReady asks the kubelet whether it is well, and the control plane, if there
-// is one, whether its node is ready.
+// askReady checks the kubelet's health and, with a control plane, whether its node is
+// ready.
 func (k *Kubelet) askReady(ctx context.Context) error {
 	if err := ask(ctx, k.admin, k.url+"/healthz"); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// PodSpec describes a pod that can run here: in the host's network, with images
-// that are on the node.
+// PodSpec describes a pod that can run here: in the host's network, with images that
+// the node has.
 type PodSpec struct {
 	Namespace string // default "default"
 	Name      string
@@ -29,12 +29,12 @@ type PodSpec struct {
 	RestartPolicy string   // default "Always"
 	PullPolicy    string   // default "IfNotPresent"
 
-	// Critical pods are started on a node under pressure, too, as static pods are.
+	// Critical pods start on a node under pressure, too, as static pods do.
 	Critical bool
 }
 
-// Manifest returns the pod as an object of the API: for a POST, or for a static
-// pod. More can be put into it.
+// Manifest returns the pod as an API object: for a POST, or for a static pod. The
+// caller may add fields.
 func (s PodSpec) Manifest() map[string]any {
 	container := map[string]any{
 		"name": "main", "image": s.Image, "imagePullPolicy": cmp.Or(s.PullPolicy, "IfNotPresent"),
@@ -46,9 +46,10 @@ func (s PodSpec) Manifest() map[string]any {
 		"hostNetwork":   true,
 		"restartPolicy": cmp.Or(s.RestartPolicy, "Always"),
 		"containers":    []any{container},
-		// busybox as process 1 does not heed SIGTERM; nobody waits for it.
+		// busybox as process 1 ignores SIGTERM; a grace period would only be waited
+		// for.
 		"terminationGracePeriodSeconds": 0,
-		// Also on a node that counts as full or as not ready.
+		// The pod also runs on a node that is tainted as full or as not ready.
 		"tolerations": []any{map[string]any{"operator": "Exists"}},
 	}
 	if s.NodeName != "" {
@@ -64,13 +65,13 @@ func (s PodSpec) Manifest() map[string]any {
 	}
 }
 
-// CreatePod makes a pod at the kubelet's API server, bound to its node.
+// CreatePod creates a pod at the kubelet's API server, bound to its node.
 func (k *Kubelet) CreatePod(ctx context.Context, s PodSpec) error {
 	s.NodeName = k.config.NodeName
 	return Request(ctx, k.admin, http.MethodPost, k.podsURL(s.Namespace), s.Manifest(), nil)
 }
 
-// DeletePod deletes a pod at the API server, which the kubelet then ends.
+// DeletePod deletes a pod at the API server; the kubelet then ends it.
 func (k *Kubelet) DeletePod(ctx context.Context, namespace, name string) error {
 	return Request(ctx, k.admin, http.MethodDelete, k.podsURL(namespace)+"/"+name, nil, nil)
 }
@@ -79,14 +80,14 @@ func (k *Kubelet) podsURL(namespace string) string {
 	return k.config.ControlPlane.URL() + "/api/v1/namespaces/" + cmp.Or(namespace, "default") + "/pods"
 }
 
-// AddStaticPod gives the kubelet a pod of its own, or another version of it. Its
-// name gets the node's name at its end.
+// AddStaticPod adds or replaces a static pod. The kubelet appends the node's name to
+// the pod's name.
 func (k *Kubelet) AddStaticPod(name string, manifest map[string]any) error {
 	data, err := json.MarshalIndent(manifest, "", "  ")
 	if err != nil {
 		return fmt.Errorf("add static pod %s: %w", name, err)
 	}
-	// By rename, so that the kubelet never reads half of it.
+	// By rename, so that the kubelet never reads an incomplete file.
 	tmp := k.path(name + ".tmp")
 	if err := os.WriteFile(tmp, data, 0o600); err != nil {
 		return fmt.Errorf("add static pod %s: %w", name, err)
@@ -97,7 +98,7 @@ func (k *Kubelet) AddStaticPod(name string, manifest map[string]any) error {
 	return nil
 }
 
-// RemoveStaticPod takes a pod away, which the kubelet then ends.
+// RemoveStaticPod removes a static pod; the kubelet then ends it.
 func (k *Kubelet) RemoveStaticPod(name string) error {
 	if err := os.Remove(k.manifest(name)); err != nil {
 		return fmt.Errorf("remove static pod %s: %w", name, err)
@@ -107,7 +108,7 @@ func (k *Kubelet) RemoveStaticPod(name string) error {
 
 func (k *Kubelet) manifest(name string) string { return filepath.Join(k.ManifestDir(), name+".json") }
 
-// PodStatus is a pod as the kubelet, or the API server, tells of it.
+// PodStatus is the status of a pod in the kubelet or in the API server.
 type PodStatus struct {
 	Namespace, Name, UID string
 	Phase                string // "Pending", "Running", "Succeeded", "Failed"
@@ -134,7 +135,7 @@ func statusOf(p corev1.Pod) PodStatus {
 	return s
 }
 
-// Pods returns the pods that the kubelet has, from its /pods.
+// Pods returns the kubelet's pods, from its /pods.
 func (k *Kubelet) Pods(ctx context.Context) ([]PodStatus, error) {
 	var list corev1.PodList
 	if err := Request(ctx, k.admin, http.MethodGet, k.url+"/pods", nil, &list); err != nil {
@@ -147,9 +148,9 @@ func (k *Kubelet) Pods(ctx context.Context) ([]PodStatus, error) {
 	return pods, nil
 }
 
-// WaitPod returns once the kubelet tells what is wanted of a pod; gone is true,
-// and the status empty, while it has no such pod. A static pod's name ends with
-// the node's.
+// WaitPod returns once want accepts the kubelet's status of a pod. While the kubelet
+// has no such pod, gone is true and the status is empty. A static pod's name ends with
+// the node's name.
 func (k *Kubelet) WaitPod(ctx context.Context, namespace, name string, want func(s PodStatus, gone bool) bool) error {
 	err := await.Until(ctx, "pod "+namespace+"/"+name, func(ctx context.Context) error {
 		pods, err := k.Pods(ctx)
@@ -172,11 +173,12 @@ func (k *Kubelet) WaitPod(ctx context.Context, namespace, name string, want func
 	return nil
 }
 
-// IsRunning holds for a pod that runs and is ready. For WaitPod, as are the next.
+// IsRunning accepts a pod that runs and is ready. It is for WaitPod, as are IsGone and
+// HasEnded.
 func IsRunning(s PodStatus, _ bool) bool { return s.Phase == "Running" && s.Ready }
 
-// IsGone holds for a pod that the kubelet does not have any more.
+// IsGone accepts a pod that the kubelet no longer has.
 func IsGone(_ PodStatus, gone bool) bool { return gone }
 
-// HasEnded holds for a pod that ran to its end, well or not.
+// HasEnded accepts a pod that has ended, with success or failure.
 func HasEnded(s PodStatus, _ bool) bool { return s.Phase == "Succeeded" || s.Phase == "Failed" }

@@ -8,18 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ports are taken from below the range that the kernel gives to outgoing
-// connections (32768 and up): nothing takes one of these by chance between two
-// starts of a component.
+// Ports are below the kernel's range for outgoing connections (32768 and up), so that
+// no connection takes one by chance between two starts of a component.
 const (
 	firstPort = 20000
 	lastPort  = 30000
 )
 
-// reservation holds a port of the loopback address. Who asks for port sharing
-// (SO_REUSEPORT), as Kubernetes' components can, may listen on it; nobody else
-// gets it, not even while the component is down. A socket that only binds is
-// given no connections.
+// reservation holds a port of the loopback address. Processes that use port sharing
+// (SO_REUSEPORT), as Kubernetes' components can, may listen on it. No other process
+// gets the port, even while the component is down. A socket that is only bound receives
+// no connections.
 type reservation struct {
 	port int
 	fd   int
@@ -46,7 +45,7 @@ func bindPort(port int) (int, error) {
 		return -1, err
 	}
 	address := &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
-	// First without sharing, which refuses a port that another has reserved, too.
+	// First without sharing, so that a port with another reservation is refused, too.
 	if err := unix.Bind(fd, address); err != nil {
 		return -1, errors.Join(err, unix.Close(fd))
 	}

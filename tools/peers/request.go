@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// StatusError is an answer that is not a 2xx.
+// StatusError is the error of a response whose status is not 2xx.
 type StatusError struct {
 	Code int
 	Body string // at most a few kilobytes of it
@@ -20,7 +20,7 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("status %d: %s", e.Code, e.Body) }
 
-// HasStatus tells whether the answer was not a 2xx but this.
+// HasStatus reports whether err is a StatusError with this code.
 func HasStatus(err error, code int) bool {
 	var status *StatusError
 	return errors.As(err, &status) && status.Code == code
@@ -31,13 +31,13 @@ const (
 	maxErrorBody = 4 << 10
 )
 
-// Manifest is YAML to apply: the body of a PATCH on the server's side.
+// Manifest is YAML to apply: the body of a server-side apply PATCH.
 type Manifest []byte
 
-// Request sends one request with in, if not nil, as its JSON body, and reads
-// the JSON answer into out, if not nil; a *string gets any answer as it is. A PATCH
-// is a JSON merge patch, unless in is a Manifest. It is for tests that want few
-// words, not for what they test.
+// Request sends one request with in, unless nil, as its JSON body. It decodes the JSON
+// response into out, unless nil; a *string gets any response unchanged. A PATCH is a
+// JSON merge patch, unless in is a Manifest. Request makes tests short; it is not a
+// client to be tested.
 func Request(ctx context.Context, c *http.Client, method, url string, in, out any) error {
 	var body io.Reader
 	kind := "application/json"
@@ -66,7 +66,7 @@ func Request(ctx context.Context, c *http.Client, method, url string, in, out an
 	}
 	resp, err := c.Do(req)
 	if err != nil {
-		return err // says method and URL itself
+		return err // names method and URL itself
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
@@ -89,8 +89,8 @@ func Request(ctx context.Context, c *http.Client, method, url string, in, out an
 	return nil
 }
 
-// Metric is the value of one series of a program, written as in the exposition format:
-// `name` or `name{label="value"}`.
+// Metric returns the value of one series of a program, written as in the exposition
+// format: `name` or `name{label="value"}`.
 func Metric(ctx context.Context, c *http.Client, base, series string) (float64, error) {
 	var text string
 	if err := Request(ctx, c, http.MethodGet, base+"/metrics", nil, &text); err != nil {

@@ -2,10 +2,10 @@ package process
 
 import "bytes"
 
-// Lines is a writer that calls Line with each line that was written, without its end.
+// Lines is a writer that calls Line with each complete line, without its line feed.
 type Lines struct {
 	Line func(text string)
-	rest []byte // of a line without its end
+	rest []byte // start of an incomplete line
 }
 
 func (l *Lines) Write(p []byte) (int, error) {
@@ -20,7 +20,7 @@ func (l *Lines) Write(p []byte) (int, error) {
 	}
 }
 
-// Flush calls Line with a last line that has no end, if there is one.
+// Flush calls Line with an incomplete last line, if there is one.
 func (l *Lines) Flush() {
 	if len(l.rest) > 0 {
 		l.Line(string(l.rest))

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Output runs a command and returns what it prints. Its error names the command and has
-// what that complained about, which goes to cmd.Stderr, too, if that is set.
+// Output runs a command and returns its stdout. An error includes the command and its
+// stderr, which is also written to cmd.Stderr, if that is set.
 func Output(cmd *exec.Cmd) (string, error) {
 	var out, complaint strings.Builder
 	cmd.Stdout = &out
@@ -25,8 +25,8 @@ func Output(cmd *exec.Cmd) (string, error) {
 	return out.String(), nil
 }
 
-// Build runs one of this repository's scripts that build something and print where it is;
-// log gets what it says meanwhile.
+// Build runs one of this repository's scripts that build programs and print the directory
+// of the result. log receives the script's stderr.
 func Build(ctx context.Context, log io.Writer, script string, args ...string) (dir string, err error) {
 	path, err := Find(script)
 	if err != nil {
@@ -38,8 +38,9 @@ func Build(ctx context.Context, log io.Writer, script string, args ...string) (d
 	return strings.TrimSpace(dir), err
 }
 
-// Find finds a file of this repository by its path in it, upwards from the working
-// directory: tests run in their package's directory, commands mostly at the top.
+// Find returns the path of a file of this repository, given relative to the repository's
+// top. It searches upwards from the working directory: tests run in their package's
+// directory, commands mostly at the top.
 func Find(name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

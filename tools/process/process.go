@@ -1,5 +1,5 @@
-// Package process runs children that cannot outlive this process, and says what
-// processes use.
+// Package process runs children that cannot outlive this process, and reads the resource
+// usage of processes.
 package process
 
 import (
@@ -18,26 +18,26 @@ import (
 	"github.com/ebb-agent/ebb/tools/await"
 )
 
-// Process is a child that was started. Its methods may be called from several goroutines.
+// Process is a child process. Its methods may be called from several goroutines.
 type Process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed once it has ended and was waited for
-	err  error         // of the wait; read it once done is closed
+	done chan struct{} // closed once it has ended and has been reaped
+	err  error         // of cmd.Wait; valid once done is closed
 }
 
-// Start starts a child by calling start on a thread of its own, which may have done
-// more to that thread, such as entering a namespace; nil is cmd.Start. Unless cmd says
-// otherwise, the kernel kills the child with this process.
+// Start starts a child by calling start on a thread of its own; nil is cmd.Start. start
+// may change that thread first, for example enter a namespace. Unless cmd.SysProcAttr is
+// set, the kernel kills the child with this process.
 //
-// The kernel sends Pdeathsig when the thread that forked ends, so this one has
-// to last exactly as long as the child. It is never unlocked: it ends with its
-// goroutine, and with it whatever start has done to it.
+// The kernel sends Pdeathsig when the thread that forked ends, so the thread has to last
+// exactly as long as the child. It is never unlocked: it ends with its goroutine, and so
+// do the changes that start made to it.
 func Start(cmd *exec.Cmd, start func() error) (*Process, error) {
 	if start == nil {
 		start = cmd.Start
 	}
 	if cmd.SysProcAttr == nil {
-		// Its own process group: a Ctrl-C is for the owner, who then cleans up.
+		// Its own process group: a Ctrl-C reaches only the owner, which then cleans up.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	}
 	p := &Process{cmd: cmd, done: make(chan struct{})}
@@ -56,7 +56,7 @@ func Start(cmd *exec.Cmd, start func() error) (*Process, error) {
 	return p, nil
 }
 
-// StartLogged is Start of a child that writes to a log, behind what is there.
+// StartLogged is Start of a child whose output is appended to a log file.
 func StartLogged(cmd *exec.Cmd, log string, start func() error) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -67,9 +67,9 @@ func StartLogged(cmd *exec.Cmd, log string, start func() error) (*Process, error
 	return Start(cmd, start)
 }
 
-// onOwnThread runs f in a goroutine on a thread that ends with f. The main
-// thread would be the wrong one: it never ends, and it is what /proc/PID shows
-// of the whole process. So it is held until f has another.
+// onOwnThread runs f in a goroutine on a thread that ends with f. The main thread is
+// unsuitable: it never ends, and /proc/PID shows its state as that of the whole process.
+// So the main thread is held until f has another one.
 func onOwnThread(f func()) {
 	go func() {
 		runtime.LockOSThread()
@@ -91,7 +91,7 @@ func onOwnThread(f func()) {
 // Done is closed once the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Alive tells whether there is a process, and it has not ended.
+// Alive reports whether the process has been started and has not ended.
 func (p *Process) Alive() bool {
 	if p == nil {
 		return false
@@ -104,8 +104,8 @@ func (p *Process) Alive() bool {
 	}
 }
 
-// Await asks until the answer is no error. When ctx or the process ends before, the error
-// has the last answer, and the end of the log.
+// Await calls ask until it returns nil. If ctx or the process ends first, the error
+// includes the last error of ask and the end of the log.
 func (p *Process) Await(ctx context.Context, log, what string, ask func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -122,27 +122,27 @@ func (p *Process) Await(ctx context.Context, log, what string, ask func(context.
 	return nil
 }
 
-// PID is that of the process, also when it has ended.
+// PID is the PID of the process, also after its end.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Err is what is wrong with the end of the process, once it has ended: nothing with exit
-// status 0.
+// Err waits for the end of the process and returns its error: nil for exit status 0.
 func (p *Process) Err() error {
 	<-p.done
 	return p.err
 }
 
-// State says how the process ended, once it has.
+// State waits for the end of the process and returns its state.
 func (p *Process) State() *os.ProcessState {
 	<-p.done
 	return p.cmd.ProcessState
 }
 
-// Signal is os.ErrProcessDone for a process that was waited for: its pid may
-// be another's by now.
+// Signal sends a signal. For a process that was reaped it returns os.ErrProcessDone: its
+// PID may belong to another process by now.
 func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
 
-// End sends a signal and waits until the process has ended. One that has is no error.
+// End sends a signal and waits until the process has ended. It is no error if the
+// process has ended before.
 func (p *Process) End(ctx context.Context, sig os.Signal) error {
 	if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("signal process: %w", err)
@@ -157,14 +157,15 @@ func (p *Process) End(ctx context.Context, sig os.Signal) error {
 
 const tailBytes = 16 << 10
 
-// Tail returns the end of a log, to go behind an error; "" for one that cannot be read.
+// Tail returns the end of a log, to be appended to an error, or "" if the log cannot be
+// read.
 func Tail(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	// Fails on a log shorter than that, which is then read from its start.
+	// Seek fails on a shorter log, which is then read from its start.
 	_, _ = f.Seek(-tailBytes, io.SeekEnd)
 	tail, err := io.ReadAll(io.LimitReader(f, tailBytes))
 	if err != nil || len(tail) == 0 {

@@ -12,16 +12,15 @@ import (
 // MiB is a mebibyte.
 const MiB = 1 << 20
 
-// Usage is what the kernel accounts to a process.
+// Usage is the resource usage of a process, as the kernel accounts it.
 type Usage struct {
 	At  time.Time
-	CPU time.Duration // since its start, of threads that have ended, too
-	// Context switches of the threads there are: those that waited for
-	// something, and those that were made to go.
+	CPU time.Duration // since its start, including ended threads
+	// Context switches of the living threads: waits, and preemptions.
 	Voluntary, Involuntary int64
 
 	RSSBytes, PeakBytes int64  // the peak is the largest RSS since the start, or ResetPeak
-	ReadBytes           uint64 // by read(2) and the like, of files and connections
+	ReadBytes           uint64 // by read(2) and similar calls, from files and connections
 }
 
 // RSSMiB is the RSS in MiB.
@@ -38,7 +37,7 @@ type Rate struct {
 	Involuntary float64 // a second
 }
 
-// Since compares with an earlier reading.
+// Since returns the use between an earlier reading and this one.
 func (u Usage) Since(before Usage) Rate {
 	s := u.At.Sub(before.At).Seconds()
 	r := Rate{
@@ -50,7 +49,7 @@ func (u Usage) Since(before Usage) Rate {
 	return r
 }
 
-// UsageOf reads the use of a process, any one.
+// UsageOf reads the usage of any process.
 func UsageOf(pid int) (Usage, error) {
 	var u Usage
 	// The CPU clock of a whole process, in nanoseconds, where /proc/PID/stat
@@ -82,7 +81,7 @@ func UsageOf(pid int) (Usage, error) {
 	return u, err
 }
 
-// ResetPeak has the kernel forget the largest RSS so far: see proc_pid_clear_refs(5).
+// ResetPeak resets the largest RSS so far: see proc_pid_clear_refs(5).
 func ResetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5\n"), 0)
 }

@@ -12,18 +12,18 @@ import (
 
 const alertmanager = "prometheus-alertmanager"
 
-// Alertmanager is a running Alertmanager, which has no peers.
+// Alertmanager is a running Alertmanager without cluster peers.
 type Alertmanager struct{ *daemon }
 
-// StartAlertmanager runs it with a configuration file, until it answers. It keeps everything
-// in dir.
+// StartAlertmanager starts Alertmanager with a configuration file and returns once it is
+// ready. It keeps everything in dir.
 func StartAlertmanager(ctx context.Context, dir, config string) (*Alertmanager, error) {
 	d, err := startDaemon(ctx, filepath.Join(dir, "alertmanager.log"), exec.Command(alertmanager, "--config.file="+config,
 		"--storage.path="+dir, "--web.listen-address=127.0.0.1:0", "--cluster.listen-address="))
 	return &Alertmanager{d}, err
 }
 
-// Alert is one as Alertmanager has it: its labels, and the fingerprints of those that
+// Alert is an alert in Alertmanager: its labels, and the fingerprints of the alerts that
 // inhibit it.
 type Alert struct {
 	Labels      map[string]string `json:"labels"`
@@ -37,7 +37,7 @@ type Alert struct {
 	} `json:"receivers"`
 }
 
-// Post sends alerts that fire, as Prometheus does.
+// Post sends firing alerts, as Prometheus does.
 func (a *Alertmanager) Post(ctx context.Context, labels ...map[string]string) error {
 	var alerts []map[string]any
 	for _, l := range labels {
@@ -46,12 +46,12 @@ func (a *Alertmanager) Post(ctx context.Context, labels ...map[string]string) er
 	return peers.Request(ctx, http.DefaultClient, http.MethodPost, a.base+"/api/v2/alerts", alerts, nil)
 }
 
-// Alerts are all that fire.
+// Alerts returns all firing alerts.
 func (a *Alertmanager) Alerts(ctx context.Context) (list []Alert, err error) {
 	return list, peers.Request(ctx, http.DefaultClient, http.MethodGet, a.base+"/api/v2/alerts", nil, &list)
 }
 
-// Amtool runs amtool in a directory; its error carries what it said.
+// Amtool runs amtool in a directory; its error includes the output.
 func Amtool(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "amtool", args...)
 	cmd.Dir = dir

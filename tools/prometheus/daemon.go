@@ -21,8 +21,8 @@ type daemon struct {
 	base    string
 }
 
-// startDaemon runs a command, which listens on a port that the kernel chooses, until it
-// answers.
+// startDaemon starts a command, which listens on a port that the kernel chooses, and
+// returns once it is ready.
 func startDaemon(ctx context.Context, log string, cmd *exec.Cmd) (*daemon, error) {
 	if err := os.WriteFile(log, nil, 0o600); err != nil {
 		return nil, err
@@ -56,10 +56,10 @@ func (d *daemon) awaitReady(ctx context.Context, name string) error {
 	})
 }
 
-// URL of its web server.
+// URL is the base URL of its web server.
 func (d *daemon) URL() string { return d.base }
 
-// Close ends it, and returns when it is gone.
+// Close kills the process, and returns once it has ended.
 func (d *daemon) Close() error {
 	err := d.process.End(context.Background(), syscall.SIGKILL)
 	http.DefaultClient.CloseIdleConnections()

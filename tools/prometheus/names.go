@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Use is one selector of an expression: what it selects, and by which labels.
+// Use is one selector of an expression: the metric's name, and the label matchers.
 type Use struct {
 	Name     string
 	Matchers []Matcher
 }
 
-// Matcher is a label, and the values that it is compared with: the alternatives, if it is
-// a regular expression.
+// Matcher is a label and the values that it is compared with; for a regular expression,
+// its alternatives.
 type Matcher struct {
 	Label  string
 	Values []string
@@ -25,11 +25,11 @@ var (
 	selector = regexp.MustCompile(text + `|([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(\{(?:[^}"]|` + text + `)*\})?`)
 	matcher  = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"`)
 	grouping = regexp.MustCompile(`\b(by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)`)
-	offTrack = regexp.MustCompile(`\[[^\]]*\]`) // durations, and variables of Grafana in them
+	offTrack = regexp.MustCompile(`\[[^\]]*\]`) // durations, with or without variables of Grafana
 )
 
-// Uses lists the series that an expression selects, by the prefixes of their names, and
-// the labels by which it groups, or joins series.
+// Uses returns the selectors in an expression whose names have one of the prefixes, and
+// the labels by which the expression groups or joins series.
 func Uses(expr string, prefixes ...string) (uses []Use, groups []string) {
 	expr = offTrack.ReplaceAllString(expr, "")
 	for _, m := range grouping.FindAllStringSubmatch(expr, -1) {
@@ -56,11 +56,12 @@ func Uses(expr string, prefixes ...string) (uses []Use, groups []string) {
 	return uses, groups
 }
 
-// row is a line of a table of metrics, as docs/metrics.md has them.
+// row matches a line of a table of metrics, as in docs/metrics.md.
 var row = regexp.MustCompile("(?m)^\\| `(ebb_[a-z0-9_]+)` \\| ([a-z_, ]*) \\|")
 
-// Documented reads such a table: the labels of each metric. The table does not tell
-// histograms apart: those whose unit allows one are found by the names of its series, too.
+// Documented reads such a table and returns the labels of each metric. The table does not
+// mark histograms. Metrics in seconds may be histograms, so they are also returned under
+// the names of a histogram's series.
 func Documented(markdown string) map[string][]string {
 	metrics := make(map[string][]string)
 	for _, m := range row.FindAllStringSubmatch(markdown, -1) {

@@ -31,7 +31,7 @@ func (s *Server) Query(ctx context.Context, expr string) (model.Vector, error) {
 	return vector, nil
 }
 
-// Await repeats a query until accept has no more objection.
+// Await repeats a query until accept returns nil.
 func (s *Server) Await(ctx context.Context, expr string, accept func(model.Vector) error) (found model.Vector, err error) {
 	return found, await.Until(ctx, expr, func(ctx context.Context) error {
 		if found, err = s.Query(ctx, expr); err != nil {
@@ -41,14 +41,14 @@ func (s *Server) Await(ctx context.Context, expr string, accept func(model.Vecto
 	})
 }
 
-// Targets are all that are scraped.
+// Targets returns all active targets.
 func (s *Server) Targets(ctx context.Context) ([]v1.ActiveTarget, error) {
 	targets, err := s.api.Targets(ctx)
 	return targets.Active, err
 }
 
-// RuleErrors are what is wrong with rules as they are evaluated; rules that were not
-// evaluated yet count, too.
+// RuleErrors returns the problems of rules in their evaluation. A rule that was not
+// evaluated yet counts as a problem.
 func (s *Server) RuleErrors(ctx context.Context) (problems []string, err error) {
 	rules, err := s.api.Rules(ctx, nil)
 	for _, g := range rules.Groups {

@@ -18,8 +18,8 @@ type Server struct {
 	api v1.API
 }
 
-// Start runs Prometheus with a configuration file's text, in a directory of its own,
-// until it answers. Rule files are found relative to that directory.
+// Start starts Prometheus with the text of a configuration file, in dir, and returns
+// once it is ready. Rule files are found relative to dir.
 func Start(ctx context.Context, dir, config string) (*Server, error) {
 	file := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -37,7 +37,7 @@ func Start(ctx context.Context, dir, config string) (*Server, error) {
 	return s, nil
 }
 
-// Promtool runs promtool in a directory; its error carries what it said.
+// Promtool runs promtool in a directory; its error includes the output.
 func Promtool(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "promtool", args...)
 	cmd.Dir = dir
@@ -48,7 +48,8 @@ func Promtool(ctx context.Context, dir string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// Lint has promtool judge what a program exports, and returns its complaints.
+// Lint runs "promtool check metrics" on the exposition of a program, and returns its
+// complaints.
 func Lint(ctx context.Context, exposition string) ([]string, error) {
 	cmd := exec.CommandContext(ctx, "promtool", "check", "metrics")
 	cmd.Stdin = strings.NewReader(exposition)
@@ -63,10 +64,10 @@ func Lint(ctx context.Context, exposition string) ([]string, error) {
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' }), nil
 }
 
-// lintFound is promtool's exit code for metrics that can be read and break a convention.
+// lintFound is promtool's exit code for readable metrics that break a convention.
 const lintFound = 3
 
-// Missing says why none of this can be run here; "" if it can.
+// Missing returns the reason why these programs cannot be run here, or "".
 func Missing() string {
 	for _, name := range []string{"prometheus", "promtool", alertmanager, "amtool"} {
 		if _, err := exec.LookPath(name); err != nil {

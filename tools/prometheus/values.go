@@ -8,11 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Exported are the values that labels have in what programs export from their start, by
-// the names of metric and label.
+// Exported holds the label values that programs export from their start, by metric name
+// and label name.
 type Exported map[string]map[string][]string
 
-// Gather asks registries. What is only known when a program runs is not in it.
+// Gather collects the label values of registries. It does not see values that appear only
+// while a program runs.
 func Gather(registries ...prometheus.Gatherer) (Exported, error) {
 	all := Exported{}
 	for _, r := range registries {
@@ -38,8 +39,8 @@ func Gather(registries ...prometheus.Gatherer) (Exported, error) {
 
 var plain = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// Strange lists the values that a selector compares labels with and that no series has: a
-// slip of the pen gives no error, only an alert that never fires.
+// Strange returns the values in a selector that no series has. Such a typo gives no
+// error, only an alert that never fires.
 func (e Exported) Strange(u Use) (strange []string) {
 	for _, m := range u.Matchers {
 		have := e[u.Name][m.Label]

@@ -1,5 +1,5 @@
-// Package shipped has the configurations of those who install ebb as it is: the ones in
-// deploy/manifests, which are made of the chart's defaults. Benchmarks start from them.
+// Package shipped reads the default configurations from deploy/manifests, which are
+// rendered from the chart's defaults. Benchmarks start from them.
 package shipped
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// Config is the configuration of a component, "agent" or "controller", as YAML.
+// Config returns the configuration of a component, "agent" or "controller", as YAML.
 func Config(component string) ([]byte, error) {
 	file, err := process.Find("deploy/manifests/" + map[string]string{"agent": "agent.yaml", "controller": "controller/controller.yaml"}[component])
 	if err != nil {

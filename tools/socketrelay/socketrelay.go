@@ -1,5 +1,5 @@
-// Package socketrelay is a way to a server that can be taken away, held up and cut, for
-// tests and benchmarks of clients.
+// Package socketrelay relays connections to a server, and can refuse, delay and break
+// them, for tests and benchmarks of clients.
 package socketrelay
 
 import (
@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Direction is one of the two in which a relay passes on what is sent.
+// Direction is a direction of data through a relay.
 type Direction int
 
 // The directions.
@@ -19,26 +19,27 @@ const (
 	ToClient
 )
 
-// Relay passes on what is sent between clients and one server, or several in turn.
+// Relay relays data between clients and one server, or several servers in turn.
 type Relay struct {
 	listener net.Listener
 	targets  []string
-	ctx      context.Context // of its whole life
+	ctx      context.Context // until Close
 	end      context.CancelFunc
 	working  sync.WaitGroup
 
 	mu     sync.Mutex
 	away   bool
 	served int
-	held   [2]chan struct{} // by direction; nil: passed on; closed when that goes on
+	held   [2]chan struct{} // by direction; nil: not held; closed by Release
 	conns  map[net.Conn]struct{}
 }
 
-// Start serves at a Unix socket what listens at another. The caller must Close it.
+// Start listens on the Unix socket path and relays to the Unix socket target. The
+// caller must Close it.
 func Start(path, target string) (*Relay, error) { return listen("unix", path, target) }
 
-// StartTCP serves on the loopback address what listens at addresses with a port: each
-// connection goes to the next of them. The caller must Close it.
+// StartTCP listens on the loopback address and relays to targets, which are addresses
+// with a port. Each connection goes to the next target. The caller must Close it.
 func StartTCP(targets ...string) (*Relay, error) { return listen("tcp", "127.0.0.1:0", targets...) }
 
 func listen(network, address string, targets ...string) (*Relay, error) {
@@ -52,10 +53,10 @@ func listen(network, address string, targets ...string) (*Relay, error) {
 	return r, nil
 }
 
-// Addr is where it serves: a path, or an address with a port.
+// Addr is the relay's address: a path, or an address with a port.
 func (r *Relay) Addr() string { return r.listener.Addr().String() }
 
-// In is a text in which the first target's address is replaced by the relay's: of a
+// In returns text with the first target's address replaced by the relay's, for a
 // kubeconfig, for instance.
 func (r *Relay) In(text string) string { return strings.ReplaceAll(text, r.targets[0], r.Addr()) }
 
@@ -69,7 +70,7 @@ func (r *Relay) accept() {
 	}
 }
 
-// carry until either side ends, and end both.
+// carry relays a connection until either side ends, and then closes both.
 func (r *Relay) carry(client net.Conn) {
 	defer client.Close()
 	if !r.keep(client) {
@@ -82,7 +83,7 @@ func (r *Relay) carry(client net.Conn) {
 	}
 	defer server.Close()
 	if !r.keep(server) {
-		return // it went away meanwhile
+		return // Away was called during the dial
 	}
 	defer r.drop(server)
 	done := make(chan struct{})
@@ -100,7 +101,7 @@ func (r *Relay) copy(to, from net.Conn, d Direction) {
 	_, _ = io.Copy(holding{to, r, d}, from) // ends when either side does
 }
 
-// holding writes once its direction is not held up.
+// holding is a connection whose writes wait while their direction is held.
 type holding struct {
 	net.Conn
 	relay     *Relay
@@ -130,7 +131,7 @@ func (r *Relay) next() string {
 	return r.targets[r.served%len(r.targets)]
 }
 
-// keep notes a connection, unless the server is away.
+// keep records a connection, and returns false if the server is away.
 func (r *Relay) keep(c net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,10 +147,10 @@ func (r *Relay) drop(c net.Conn) {
 	delete(r.conns, c)
 }
 
-// Cut breaks all connections that there are.
+// Cut closes all present connections.
 func (r *Relay) Cut() { r.cut(false) }
 
-// Away breaks all connections, and from then on every new one at once.
+// Away closes all connections, and from then on every new one at once.
 func (r *Relay) Away() { r.cut(true) }
 
 func (r *Relay) cut(away bool) {
@@ -157,7 +158,7 @@ func (r *Relay) cut(away bool) {
 	defer r.mu.Unlock()
 	r.away = r.away || away
 	for c := range r.conns {
-		_ = c.Close() // the other end may have been faster
+		_ = c.Close() // the other end may have closed it first
 	}
 }
 
@@ -168,7 +169,7 @@ func (r *Relay) Back() {
 	r.away = false
 }
 
-// Hold passes nothing on in a direction: what is sent is not lost but late, as with TCP.
+// Hold stops relaying in a direction. The data is delayed, not lost, as with TCP.
 func (r *Relay) Hold(d Direction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,17 +188,17 @@ func (r *Relay) Release(d Direction) {
 	}
 }
 
-// Freeze holds both directions, as a server that hangs: nobody gets an answer.
+// Freeze holds both directions, like a server that hangs: clients get no answer.
 func (r *Relay) Freeze() { r.Hold(ToServer); r.Hold(ToClient) }
 
-// Thaw goes on with new connections: of the old ones nothing more is passed on.
+// Thaw ends Freeze and closes the old connections: data held in them is lost.
 func (r *Relay) Thaw() {
 	r.Cut()
 	r.Release(ToServer)
 	r.Release(ToClient)
 }
 
-// Close ends it, and returns when nothing of it works any more.
+// Close stops the relay, and returns once all of its goroutines have ended.
 func (r *Relay) Close() error {
 	err := r.listener.Close()
 	r.end()

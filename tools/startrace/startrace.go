@@ -1,22 +1,22 @@
-// Package startrace races a real kubelet, which starts pods, against ebb, which
-// removes the images they may be about to start from (kubernetes issue 123631).
+// Package startrace races a real kubelet, which starts pods, against ebb, which removes the
+// images that they may be about to start from (kubernetes issue 123631).
 //
-// A node has fewer places than images: whichever is missing when its turn comes is
-// brought in, as a pull would, and pushes the disk over its high threshold again. So reclaim
-// never rests while pods come, run and go; and now and then the agent is killed in
-// the middle of it.
+// A node has room for fewer images than there are. A missing image is imported when its turn
+// comes, as a pull would, and pushes the disk over its high threshold again. So reclaim runs
+// all the time while pods start, run and end, and sometimes the agent is killed in the middle
+// of it.
 //
-// A pod whose image was on the node when the pod was bound must run. If its kubelet
-// found no image for a moment, that is a transient failure; if the pod does not
-// run within a long time, a permanent one.
+// A pod whose image was on the node when the pod was bound must run. If its kubelet found no
+// image for a moment, that is a transient failure. If the pod does not run within Patience, it
+// is a permanent one.
 //
-// Pods are bound at the kubelet's API server, or, if it has none, are static ones, bound by the
-// appearance of their manifest. Half of them never pull; the others would, and there is
-// nothing to pull from.
+// Pods are bound at the kubelet's API server. Without one they are static pods, bound by the
+// appearance of their manifest. Half of the pods never pull; the others would, but no registry
+// exists.
 //
-// An image that was there just before its pod was bound, and is not right after, was withdrawn
-// in between. Such a pod is not among those that must run, because nobody can know which of the
-// two came first; what became of it is counted apart.
+// An image that existed just before its pod was bound, and not right after, was withdrawn in
+// between. Such a pod is not required to run, because the order of the two events is unknown.
+// Its outcome is counted separately.
 package startrace
 
 import (
@@ -45,15 +45,16 @@ import (
 
 const mib = 1 << 20
 
-// Options says what to race. All but AtOnce, Images, Patience and Say are required.
+// Options describe a race. All fields but Kill, KillEvery, Images, AtOnce, Patience and Say are
+// required.
 type Options struct {
 	Node    *node.Node
 	Kubelet *peers.Kubelet
-	Starts  int    // how many pods
-	Seed    uint64 // of every choice
+	Starts  int    // number of pods
+	Seed    uint64 // seed of all random choices
 
-	// Kill kills the agent by SIGKILL and starts the next one; nil: it is never
-	// killed. It is called about once in KillEvery starts, and once at least.
+	// Kill kills the agent by SIGKILL and starts the next one; nil: the agent is never killed.
+	// Kill is called about once in KillEvery starts, and at least once.
 	Kill      func(context.Context) error
 	KillEvery int
 
@@ -63,39 +64,39 @@ type Options struct {
 	Say      func(format string, args ...any)
 }
 
-// Result is what became of the pods.
+// Result counts the outcomes of the pods.
 type Result struct {
-	Started     int // pods, of images that were there when they were bound
-	Permanently int // of those: failed
-	Transiently int // of those: failed at first, and ran
-	Missing     int // pods bound while their image was away; not counted above
+	Started     int // pods whose image existed when they were bound
+	Permanently int // of Started: failed
+	Transiently int // of Started: failed at first, then ran
+	Missing     int // pods bound without their image; not in Started
 
-	Withdrawn    int // of those missing: there before the pod was bound
-	WithdrawnRan int // of those: ran nevertheless, the others could not
+	Withdrawn    int // of Missing: the image existed before the pod was bound
+	WithdrawnRan int // of Withdrawn: ran nevertheless; the others could not
 
-	Brought  int // images brought in again because they were gone
-	NoSpace  int // how often there was no room for one at first
-	DiskFull int // pods that had their image, and found no room for what they write
+	Brought  int // images imported again because they were removed
+	NoSpace  int // imports that failed on a full disk
+	DiskFull int // pods with their image that failed on a full disk
 	Kills    int
-	Failures []string // what is known of the permanent ones
+	Failures []string // details of the permanent failures
 }
 
-// ImageBytes is what one of the images takes by itself, about.
+// ImageBytes is about the size of one image's own data on the disk.
 const ImageBytes = 6 * mib
 
-// race is a run of it.
+// race is one run.
 type race struct {
 	Options
 	mu     sync.Mutex
 	random *rand.Rand
-	places []sync.Mutex // one for each image: nobody brings it in twice at once
+	places []sync.Mutex // one per image: held while the image is imported
 	result Result
 	pods   map[string]peers.PodStatus // by name
-	failed map[string]string          // pods that were seen waiting for an image, and why
+	failed map[string]string          // message of pods that waited for an image, by name
 	news   chan struct{}              // closed and replaced when pods were read
 }
 
-// Run races until all pods have been there.
+// Run starts all pods and returns once each one ran, failed or was given up.
 func Run(ctx context.Context, o Options) (Result, error) {
 	o.Images = cmp.Or(o.Images, 30)
 	o.AtOnce = cmp.Or(o.AtOnce, 4)
@@ -176,13 +177,13 @@ func image(i int) node.Image {
 	}
 }
 
-// one starts a pod, waits for its end, and takes it away.
+// one starts a pod, waits until it runs or fails, and deletes it.
 func (r *race) one(ctx context.Context, n int) error {
 	i := r.choice(r.Images)
 	if err := r.bring(ctx, i); err != nil {
 		return err
 	}
-	// Now and then later than at once: a pod can come at any moment of a removal.
+	// After a random delay, so that a pod can come at any moment of a removal.
 	if err := benchmark.Pause(ctx, time.Duration(r.choice(60))*time.Millisecond); err != nil {
 		return err
 	}
@@ -212,7 +213,7 @@ func (r *race) one(ctx context.Context, n int) error {
 	return r.unbind(ctx, name)
 }
 
-// static says whether the kubelet has no API server.
+// static reports whether the kubelet has no API server.
 func (r *race) static() bool { return r.Kubelet.ControlPlane() == nil }
 
 func (r *race) bind(ctx context.Context, spec peers.PodSpec) error {
@@ -230,7 +231,7 @@ func (r *race) unbind(ctx context.Context, name string) error {
 	return r.Kubelet.DeletePod(ctx, "", name)
 }
 
-// podName is what the kubelet calls a pod.
+// podName returns the kubelet's name of a pod.
 func (r *race) podName(name string) string {
 	if r.static() {
 		return name + "-" + r.Kubelet.NodeName()
@@ -253,8 +254,8 @@ func (r *race) judge(name, image, policy string, before, there, ran bool, s peer
 			r.Say("%s was withdrawn while %s was bound; it ran: %v, after %v", image, name, ran, took.Round(time.Millisecond))
 		}
 	case !ran && strings.Contains(s.Message, unix.ENOSPC.Error()):
-		// Its image was there: it found no room for a file of its own, on a disk that was
-		// filled while the agent was dead.
+		// The image existed, but the pod found no room for its own files: the disk filled up
+		// while the agent was dead.
 		r.result.DiskFull++
 		r.Say("%s of %s met a full disk: %s", name, image, s.Message)
 	case !ran:
@@ -271,7 +272,7 @@ func (r *race) judge(name, image, policy string, before, there, ran bool, s peer
 	}
 }
 
-// logged are the last warnings and errors of the kubelet about a pod.
+// logged returns the last warnings and errors in the kubelet's log about a pod.
 func (r *race) logged(name string) (lines []string) {
 	data, err := os.ReadFile(r.Kubelet.LogFile())
 	if err != nil {
@@ -286,7 +287,7 @@ func (r *race) logged(name string) (lines []string) {
 	return lines[max(0, len(lines)-5):]
 }
 
-// there says whether an image has its name.
+// there reports whether an image's name exists in containerd.
 func (r *race) there(ctx context.Context, i int) (bool, error) {
 	ctx = namespaces.WithNamespace(ctx, node.CRINamespace)
 	_, err := r.Node.Client().ImageService().Get(ctx, imageName(i))
@@ -296,7 +297,7 @@ func (r *race) there(ctx context.Context, i int) (bool, error) {
 	return err == nil, err
 }
 
-// bring brings an image in if it is not there, as soon as there is room.
+// bring imports an image if it is missing, as soon as there is room.
 func (r *race) bring(ctx context.Context, i int) error {
 	r.places[i].Lock()
 	defer r.places[i].Unlock()
@@ -306,7 +307,8 @@ func (r *race) bring(ctx context.Context, i int) error {
 	}
 	r.count(func(res *Result) { res.Brought++ })
 	for deadline := time.Now().Add(r.Patience); ; {
-		// A full disk: the agent was killed before it made room. Whoever pulls tries again.
+		// The disk is full if the agent was killed before it made room. A kubelet that pulls
+		// tries again, too.
 		_, err = r.Node.Import(ctx, node.CRINamespace, image(i))
 		if err == nil || !strings.Contains(err.Error(), unix.ENOSPC.Error()) || time.Now().After(deadline) {
 			break
@@ -318,16 +320,17 @@ func (r *race) bring(ctx context.Context, i int) error {
 	}
 	gone := errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded || errdefs.IsNotFound(err)
 	if gone && ctx.Err() == nil {
-		return nil // removed before it was unpacked, or the CRI had seen it; one will see that it is away
+		return nil // removed before it was unpacked, or before CRI saw it; one notices that it is missing
 	}
 	return err
 }
 
-// comesBack is how long an image that was withdrawn may take to come back.
+// comesBack is how long a withdrawn image may take to be restored.
 const comesBack = 3 * time.Second
 
-// wait waits for the pod to end; for a pod that has failed without its image only until that
-// would have come back.
+// wait waits until the pod runs or has succeeded, for at most Patience, and returns its status
+// and whether it ran. For a pod that has failed without its image it waits only until the image
+// should have been restored.
 func (r *race) wait(ctx context.Context, name string, i int, there bool) (peers.PodStatus, bool, error) {
 	bound, deadline := time.Now(), time.After(r.Patience)
 	for {
@@ -354,10 +357,10 @@ func (r *race) wait(ctx context.Context, name string, i int, there bool) (peers.
 	}
 }
 
-// watchPause is between two readings of the kubelet's pods.
+// watchPause is the time between two readings of the kubelet's pods.
 const watchPause = 50 * time.Millisecond
 
-// watch reads what the kubelet tells of its pods.
+// watch polls the kubelet's pods.
 func (r *race) watch(ctx context.Context) error {
 	for {
 		pods, err := r.Kubelet.Pods(ctx)
@@ -384,7 +387,8 @@ func (r *race) watch(ctx context.Context) error {
 	}
 }
 
-// waitsForImage tells whether the kubelet found no image, or lost it on the way.
+// waitsForImage reports whether the kubelet found no image, or lost the image before the
+// container ran.
 func waitsForImage(p peers.PodStatus) bool {
 	for _, reason := range []string{"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "CreateContainerError", "RunContainerError"} {
 		if strings.HasPrefix(p.Message, reason+":") {

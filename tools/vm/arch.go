@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// arch is a kind of machine. Debian and Go call those that are here the same.
+// arch is an architecture. Debian and Go use the same names for those here.
 type arch struct {
 	name       string
 	qemu       string
-	hardware   []string // of qemu's arguments
-	parameters []string // of the kernel
-	reportPort []string // the serial port for the report, to a file whose name follows
+	hardware   []string // arguments of qemu
+	parameters []string // kernel parameters
+	reportPort []string // serial port for the report; the file's name is appended
 }
 
 var arches = map[string]arch{
@@ -24,28 +24,28 @@ var arches = map[string]arch{
 		name: "amd64", qemu: "qemu-system-x86_64",
 		hardware: []string{
 			// A fifth level of page tables is one more to walk in software. CMPXCHG16B as
-			// qemu 7.2 emulates it now and then leaves part of RAX in the flags: the kernel
-			// ends in a double fault in kmalloc, which uses it if the CPU has it.
+			// qemu 7.2 emulates it sometimes leaves part of RAX in the flags. The kernel
+			// uses it in kmalloc if the CPU has it, and ends in a double fault.
 			"-machine", "q35", "-global", "ICH9-LPC.disable_s3=0", "-cpu", "max,la57=off,cx16=off",
 		},
 		parameters: []string{
 			"console=ttyS0",
-			"no_timer_check", // which takes an emulated timer for broken when the host is busy
+			"no_timer_check", // the check sees an emulated timer as broken if the host is busy
 		},
 		reportPort: []string{"-serial", "file:"},
 	},
 	"arm64": {
 		name: "arm64", qemu: "qemu-system-aarch64",
-		// As nodes that can be rented have it, with LSE atomics.
+		// Like nodes of cloud providers, with LSE atomics.
 		hardware:   []string{"-machine", "virt,gic-version=3", "-cpu", "neoverse-n1"},
 		parameters: []string{"console=ttyAMA0"},
-		// The machine has one port of its own; the kernel has the driver of this one
-		// built in.
+		// The machine has only one port of its own. The kernel has a built-in driver for
+		// this second one.
 		reportPort: []string{"-device", "pci-serial,chardev=report", "-chardev", "file,id=report,path="},
 	},
 }
 
-// Arch is the kind of machine that a kernel of Debian's is for: its name ends in it.
+// Arch returns the architecture of a Debian kernel, whose name ends in it.
 func Arch(kernel string) string { return kernel[strings.LastIndex(kernel, "-")+1:] }
 
 func archOf(kernel string) (arch, error) {
@@ -56,12 +56,12 @@ func archOf(kernel string) (arch, error) {
 	return a, nil
 }
 
-// apt asks for the packages of one kind of machine.
+// apt runs apt for the packages of one architecture.
 type apt struct{ options []string }
 
-// aptFor returns this machine's own apt; for other kinds one with the same sources
-// and keys, but lists of its own below dir, so that this machine need not be told
-// of another architecture.
+// aptFor returns this machine's own apt. For another architecture it returns one with the
+// same sources and keys, but separate lists below dir, so that the architecture need not be
+// added to this machine.
 func aptFor(kind, dir string) (apt, error) {
 	if kind == runtime.GOARCH {
 		return apt{}, nil
@@ -82,8 +82,8 @@ func (a apt) run(ctx context.Context, dir, command string, args ...string) (stri
 	return run(ctx, dir, command, append(append([]string{}, a.options...), args...)...)
 }
 
-// fresh does something by apt's lists, and once more by new ones if that fails: fresh
-// machines have no lists; old lists name versions that are gone.
+// fresh calls do, and if it fails updates apt's lists and calls it again. A new machine has
+// no lists; old lists name versions that no longer exist.
 func (a apt) fresh(ctx context.Context, do func() error) error {
 	err := do()
 	if err == nil || ctx.Err() != nil {

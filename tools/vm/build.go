@@ -12,8 +12,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/vm/report"
 )
 
-// programs come from the userland, mostly this machine's. The shell and the file tools do, too:
-// busybox has most of them, but not every option that tests use.
+// programs are copied from the userland, which is mostly this machine's. So are the shell and
+// the file tools: busybox has most of them, but not every option that tests use.
 var programs = []string{
 	"containerd", "containerd-shim-runc-v2", "runc",
 	"mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "btrfs", "xfs_io",
@@ -22,7 +22,7 @@ var programs = []string{
 	"du", "seq", "sleep", "sync", "touch", "true", "truncate",
 }
 
-// etc is the little of /etc that programs in the machine read.
+// etc holds the files of /etc that programs in the machine read.
 var etc = map[string]string{
 	"passwd":      "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
 	"group":       "root:x:0:\nnogroup:x:65534:\n",
@@ -31,7 +31,7 @@ var etc = map[string]string{
 	"resolv.conf": "", // CRI copies it into every pod
 }
 
-// Builder holds what is the same for every kernel of one kind of machine.
+// Builder holds everything that is the same for all kernels of one architecture.
 type Builder struct {
 	dir      string
 	root     string // of the userland
@@ -39,14 +39,14 @@ type Builder struct {
 	compiled map[string]string
 }
 
-// NewBuilder compiles what runs in a machine of that kind, amd64 or arm64. The
+// NewBuilder compiles the programs of a machine of that architecture, amd64 or arm64. The
 // caller must Close it.
 func NewBuilder(ctx context.Context, cache, kind string, s Selection) (_ *Builder, err error) {
 	b := &Builder{}
 	if b.suites, err = s.suites(); err != nil {
 		return nil, err
 	}
-	if len(b.suites) > 0 { // what loads the kernel programs needs no others
+	if len(b.suites) > 0 { // loading the kernel programs needs no userland
 		if b.root, err = userland(ctx, cache, kind); err != nil {
 			return nil, fmt.Errorf("build tests: %w", err)
 		}
@@ -64,8 +64,7 @@ func NewBuilder(ctx context.Context, cache, kind string, s Selection) (_ *Builde
 // Close removes everything that was built.
 func (b *Builder) Close() error { return os.RemoveAll(b.dir) }
 
-// Build writes an initramfs for that kernel, and returns its file and what the
-// machine is ordered to do.
+// Build writes an initramfs for that kernel, and returns its file and the machine's order.
 func (b *Builder) Build(k Kernel) (file string, o report.Order, err error) {
 	if o.Modules, err = k.Modules(); err != nil {
 		return "", o, fmt.Errorf("build initramfs: %w", err)
@@ -97,7 +96,7 @@ func (b *Builder) archive(k Kernel, o report.Order) (*initramfs.Archive, error) 
 	for _, dir := range []string{"/proc", "/sys", "/dev", "/run", "/tmp", "/root", "/var/tmp"} {
 		a.AddDir(dir)
 	}
-	// The kernel opens it for the first process before anything is mounted.
+	// The kernel opens it for the first process, before any filesystem is mounted.
 	a.AddCharDevice("/dev/console", 0o600, 5, 1)
 	for name, content := range etc {
 		a.AddFile("/etc/"+name, 0o644, []byte(content))
@@ -118,22 +117,22 @@ func (b *Builder) archive(k Kernel, o report.Order) (*initramfs.Archive, error) 
 	return a, addModules(a, k)
 }
 
-// addUserland adds what tests run.
+// addUserland adds the programs that tests run.
 func (b *Builder) addUserland(a *initramfs.Archive) error {
-	// Without it mkfs.ext4 makes a filesystem of the last century.
+	// Without it mkfs.ext4 uses outdated defaults.
 	a.AddCopy("/etc/mke2fs.conf", 0o644, filepath.Join(b.root, "/etc/mke2fs.conf"))
 	for _, name := range programs {
 		if err := a.AddProgram(name); err != nil {
 			return err
 		}
 	}
-	// Tests copy it into layers from here.
+	// Tests copy busybox into layers from this path.
 	a.AddCopy("/usr/bin/busybox", 0o755, filepath.Join(b.root, "/bin/busybox"))
 	return nil
 }
 
-// addModules adds what is left of the kernel's modules, and the files by which
-// modprobe finds them.
+// addModules adds the modules that keepModules has left, and the files by which modprobe finds
+// them.
 func addModules(a *initramfs.Archive, k Kernel) error {
 	dir := filepath.Join(k.Dir, k.ModuleDir())
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -8,15 +8,15 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// cleaned passes a console on without carriage returns and the sequences by
-// which firmware clears a screen: a log is read in all kinds of places. A
-// sequence may come in several pieces.
+// cleaned writes a console without carriage returns and escape sequences, such as those
+// by which firmware clears a screen, so that the log is plain text. A sequence may be
+// split over several writes.
 type cleaned struct {
 	w      io.Writer
 	inside escape
 }
 
-// escape is how far into a sequence a console is.
+// escape is the state of a console within an escape sequence.
 type escape int
 
 const (
@@ -45,8 +45,8 @@ func (c *cleaned) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Prefixed passes whole lines on to w, each behind a prefix, so that machines
-// side by side can share one screen. The mutex is common to all that share.
+// Prefixed returns a writer that writes whole lines to w, each with a prefix, so that
+// several machines can share one screen. All writers of one screen share mu.
 func Prefixed(w io.Writer, mu *sync.Mutex, prefix string) io.Writer {
 	return &process.Lines{Line: func(text string) {
 		mu.Lock()

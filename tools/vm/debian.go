@@ -18,11 +18,11 @@ type debianPackage struct {
 	depends       string
 }
 
-// errStanza is for a description of a package that lacks what every one has.
+// errStanza is the error for a package description without a package or a version.
 var errStanza = errors.New("no package and version in apt's answer")
 
-// resolve finds the package that a kernel's name stands for today: the one of a
-// release, which the package with the short name depends on.
+// resolve returns the package of the release that a kernel's name means now. The
+// package with the short name depends on it.
 func (a apt) resolve(ctx context.Context, name string) (debianPackage, error) {
 	meta, err := a.show(ctx, imagePrefix+name)
 	if err != nil {
@@ -43,7 +43,7 @@ func (a apt) show(ctx context.Context, name string) (debianPackage, error) {
 	return parseStanza(out)
 }
 
-// parseStanza reads the first of apt's descriptions.
+// parseStanza reads the first description in apt's output.
 func parseStanza(text string) (debianPackage, error) {
 	first, _, _ := strings.Cut(text, "\n\n")
 	fields, err := textproto.NewReader(bufio.NewReader(strings.NewReader(first + "\n\n"))).ReadMIMEHeader()
@@ -54,7 +54,7 @@ func parseStanza(text string) (debianPackage, error) {
 	return p, nil
 }
 
-// firstImage returns the kernel in a list of dependencies, without its version.
+// firstImage returns the name of the kernel package in a list of dependencies.
 func firstImage(depends string) string {
 	for _, d := range strings.Split(depends, ",") {
 		name, _, _ := strings.Cut(strings.TrimSpace(d), " ")
@@ -65,8 +65,8 @@ func firstImage(depends string) string {
 	return ""
 }
 
-// download fetches that version of a package, which apt checks against the
-// archive's signature, and returns the file.
+// download downloads that version of a package and returns the file. apt checks it
+// against the archive's signature.
 func (a apt) download(ctx context.Context, dir string, p debianPackage) (string, error) {
 	if _, err := a.run(ctx, dir, "apt-get", "download", p.name+"="+p.version); err != nil {
 		return "", err

@@ -16,33 +16,34 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// Kernels are those that Debian 12 offers for amd64, named as its packages are
-// after "linux-image-". The first two are as far apart as two can be: the older
-// version with ext4 built in, the newer with every filesystem as a module.
+// Kernels are the kernels of Debian 12 for amd64, named after the part of the package
+// name behind "linux-image-". The first two differ most: the older version with ext4
+// built in, and the newer one with every filesystem as a module.
 var Kernels = []string{"cloud-amd64", "6.12-amd64", "amd64", "6.12-cloud-amd64", "rt-amd64", "6.12-rt-amd64"}
 
-// ArmKernels are some of those that it offers for arm64.
+// ArmKernels are some of Debian's kernels for arm64.
 var ArmKernels = []string{"cloud-arm64", "6.12-cloud-arm64"}
 
-// wantedModules is what tests and the disk need, where it is not built in. What these
-// need comes with them.
+// wantedModules are the modules that tests and the disk need, unless they are built in.
+// Their dependencies are added automatically.
 var wantedModules = []string{"loop", "overlay", "ext4", "quota_v2", "xfs", "btrfs", "erofs", "virtio_pci", "virtio_blk"}
 
 // Kernel is an unpacked kernel.
 type Kernel struct {
 	Name    string // one of Kernels, or of ArmKernels
-	Package string // what it stands for today, with its version
-	Release string // as uname says it
+	Package string // Debian package that Name means now, with its version
+	Release string // as in uname
 	Dir     string
 }
 
-// Image is the file that boots.
+// Image is the bootable file.
 func (k Kernel) Image() string { return filepath.Join(k.Dir, "boot", "vmlinuz-"+k.Release) }
 
 // ModuleDir is the path of the modules in any root.
 func (k Kernel) ModuleDir() string { return filepath.Join("/usr/lib/modules", k.Release) }
 
-// CacheDir is where what is worth keeping between runs lies, outside any clone.
+// CacheDir returns the directory for files that are kept between runs, outside any
+// clone.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("EBB_CACHE"); dir != "" {
 		return dir, nil
@@ -54,9 +55,9 @@ func CacheDir() (string, error) {
 	return filepath.Join(home, ".cache", "ebb"), nil
 }
 
-// Fetch returns Debian's present kernel of that name. It is downloaded and
-// unpacked unless the cache has this very version; the lists of apt are fetched
-// anew only if it cannot be had by those that are there.
+// Fetch returns Debian's present kernel of that name. It downloads and unpacks the
+// kernel unless the cache has this version. It updates apt's lists only if the present
+// ones do not lead to the kernel.
 func Fetch(ctx context.Context, cache, name string) (Kernel, error) {
 	k, err := fetch(ctx, filepath.Join(cache, "kernels"), name)
 	if err != nil {
@@ -87,8 +88,8 @@ func fetch(ctx context.Context, kernels, name string) (Kernel, error) {
 	return k, err
 }
 
-// lock makes the directory if need be. Whoever comes second waits, and finds the
-// work done.
+// lock creates the directory if needed and locks it. A second process waits, and then
+// finds the work done.
 func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -104,14 +105,15 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// present makes a kernel present in the cache, by what apt's lists say now.
+// present puts the kernel that apt's lists name into the cache, unless the cache has
+// it.
 func (a apt) present(ctx context.Context, kernels, name string) (Kernel, error) {
 	p, err := a.resolve(ctx, name)
 	if err != nil {
 		return Kernel{}, err
 	}
 	k := Kernel{Name: name, Package: p.name + " " + p.version, Release: strings.TrimPrefix(p.name, imagePrefix)}
-	// What is kept depends on the modules that are wanted, too.
+	// The modules that are kept depend on wantedModules, too.
 	sum := sha256.Sum256([]byte(strings.Join(wantedModules, " ")))
 	k.Dir = filepath.Join(kernels, fmt.Sprintf("%s_%s_%.4x", p.name, p.version, sum))
 	if _, err := os.Stat(k.Dir); err == nil {
@@ -120,7 +122,7 @@ func (a apt) present(ctx context.Context, kernels, name string) (Kernel, error) 
 	return k, a.unpack(ctx, kernels, p, k)
 }
 
-// unpack fills k.Dir, which appears by one rename and so as a whole.
+// unpack fills k.Dir. A rename makes the directory appear complete.
 func (a apt) unpack(ctx context.Context, kernels string, p debianPackage, k Kernel) error {
 	tmp, err := os.MkdirTemp(kernels, "unpack.")
 	if err != nil {
@@ -144,12 +146,12 @@ func (a apt) unpack(ctx context.Context, kernels string, p debianPackage, k Kern
 	return nil
 }
 
-// keepModules throws away all modules but those that are wanted and what they
-// need, uncompresses these, and writes their order into the file loadOrder.
+// keepModules deletes all modules except the wanted ones and their dependencies. It
+// decompresses these and writes their load order into orderFile.
 func keepModules(ctx context.Context, root, release string) error {
-	// depmod wants /lib; the rest of this package says /usr/lib, as a root has
-	// it in which both are one. Packages for arm64 have device trees there, which
-	// an emulated machine brings itself.
+	// depmod expects /lib; the rest of this package uses /usr/lib, as on a merged root.
+	// Packages for arm64 have device trees there, which an emulated machine does not
+	// need: qemu provides its own.
 	if err := os.RemoveAll(filepath.Join(root, "usr", "lib")); err != nil {
 		return err
 	}
@@ -180,7 +182,7 @@ func keepModules(ctx context.Context, root, release string) error {
 			}
 		}
 	}
-	// Once more, for who loads modules by name in the machine.
+	// Once more, for programs that load modules by name in the machine.
 	if _, err := run(ctx, "", "depmod", "-b", root, release); err != nil {
 		return err
 	}
@@ -188,12 +190,12 @@ func keepModules(ctx context.Context, root, release string) error {
 	return os.WriteFile(filepath.Join(dir, orderFile), []byte(strings.ReplaceAll(names, ".xz", "")), 0o644)
 }
 
-// orderFile lists a kernel's modules as they are to be loaded.
+// orderFile lists a kernel's modules in load order.
 const orderFile = "modules.ebb"
 
-// loadOrder asks modprobe what it would load for the wanted modules; it knows
-// about needs and about the softer ones, such as a checksum that is looked up by
-// name only when a filesystem is mounted.
+// loadOrder asks modprobe which modules it would load for the wanted ones. modprobe
+// knows hard and soft dependencies, such as a checksum that is looked up by name only
+// when a filesystem is mounted.
 func loadOrder(ctx context.Context, root, release string) ([]string, error) {
 	var order []string
 	for _, name := range wantedModules {
@@ -214,7 +216,7 @@ func loadOrder(ctx context.Context, root, release string) ([]string, error) {
 	return order, nil
 }
 
-// errDepends is for output of modprobe that is not understood.
+// errDepends is the error for unexpected output of modprobe.
 var errDepends = errors.New("unknown line from modprobe")
 
 // parseDepends reads lines "insmod FILE [options]" and "builtin NAME".
@@ -232,8 +234,7 @@ func parseDepends(out string) ([]string, error) {
 	return files, nil
 }
 
-// Modules returns the paths of k's modules in the machine, as they are to be
-// loaded.
+// Modules returns the paths of k's modules in the machine, in load order.
 func (k Kernel) Modules() ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(k.Dir, k.ModuleDir(), orderFile))
 	if err != nil {
@@ -246,8 +247,7 @@ func (k Kernel) Modules() ([]string, error) {
 	return files, nil
 }
 
-// run returns what a command prints; what it complains about goes into the
-// error.
+// run returns a command's stdout; an error includes its stderr.
 func run(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

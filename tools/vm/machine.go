@@ -23,7 +23,7 @@ import (
 
 // Machine is one boot of one kernel.
 type Machine struct {
-	QEMU      string // program; that of Arch in PATH if ""
+	QEMU      string // program; if "", the one for Arch in PATH
 	Arch      string // amd64 if ""
 	Kernel    string
 	Initramfs string
@@ -32,45 +32,45 @@ type Machine struct {
 
 	CPUs      int
 	MemoryMiB int
-	// Parameters are added to the kernel's own.
+	// Parameters are added to the default kernel parameters.
 	Parameters []string
-	Timeout    time.Duration // for all of it
+	Timeout    time.Duration // for the whole run
 
-	Console io.Writer // gets what the machine prints, as it comes
-	Log     string    // file that keeps it
+	Console io.Writer // receives the machine's output as it is printed
+	Log     string    // file with the same output
 }
 
-// ErrHung says that a machine did not end by itself.
+// ErrHung is the error for a machine that did not end in time.
 var ErrHung = errors.New("the machine did not end in time")
 
-// kernelParameters make a machine that is quick, says little, and ends rather
-// than goes on after something that should not happen.
+// kernelParameters make a machine that is fast, prints little, and ends on a panic or
+// an oops.
 var kernelParameters = []string{
 	"loglevel=4",
-	"panic=-1", "oops=panic", // at once, for qemu to end on
+	"panic=-1", "oops=panic", // reboots at once, which ends qemu
 	"cgroup_no_v1=all",
-	"mitigations=off", // against leaks between tenants; dear where each jump is emulated
+	"mitigations=off", // protects tenants, of which there is one; slow if each jump is emulated
 	"random.trust_cpu=on",
 }
 
-// arguments are qemu's, without the program's name.
+// arguments returns qemu's arguments, without the program's name.
 func (m Machine) arguments(kind arch, reportFile string) []string {
 	port := slices.Clone(kind.reportPort)
 	port[len(port)-1] += reportFile
 	var disk []string
 	if m.Disk != "" {
-		// What the machine has not written is lost with it, whatever this one's cache
-		// does: a flush need not reach this one's disk.
+		// Data that the machine has not flushed is lost at its reset, whatever the host
+		// caches. So a flush need not reach the host's disk.
 		disk = []string{"-drive", "if=virtio,format=raw,cache=unsafe,file=" + m.Disk}
 	}
 	return slices.Concat(kind.hardware, []string{
-		// Nothing that is not asked for: no network, no screen.
+		// Only requested devices: no network, no screen.
 		"-nodefaults", "-no-user-config", "-nographic", "-monitor", "none", "-nic", "none",
 		"-no-reboot", // a panic reboots, and so ends qemu
-		// One thread for all CPUs, in turn: with one for each, a CPU now and then runs
-		// code that another has just patched (a trampoline attached while the function
-		// runs), and the kernel of 6.12 oopses at a breakpoint that is no longer there.
-		// Machines run side by side instead.
+		// One thread runs all CPUs in turn. With one thread each, a CPU sometimes runs
+		// code that another CPU has just patched (a trampoline attached while the
+		// function runs). The 6.12 kernel then oopses at a breakpoint that is no longer
+		// there. Instead, several machines run side by side.
 		"-accel", "tcg,thread=single",
 		"-smp", strconv.Itoa(m.CPUs), "-m", strconv.Itoa(m.MemoryMiB) + "M",
 		"-kernel", m.Kernel, "-initrd", m.Initramfs, "-append", strings.Join(slices.Concat(kind.parameters, kernelParameters, m.Parameters), " "),
@@ -78,9 +78,9 @@ func (m Machine) arguments(kind arch, reportFile string) []string {
 	}, port, disk)
 }
 
-// Run boots the machine, waits for its end and returns what its guest reported.
-// The error is nil if every suite passed; it says what failed, or ends with the
-// tail of the console if the machine broke down.
+// Run boots the machine, waits for its end and returns the guest's report. The error is
+// nil if every suite passed. Otherwise it names the failures, or, if the machine broke
+// down, ends with the tail of the console.
 func (m Machine) Run(ctx context.Context) (report.Report, error) {
 	dir, err := os.MkdirTemp("", "ebb-vm-")
 	if err != nil {
@@ -96,8 +96,8 @@ func (m Machine) Run(ctx context.Context) (report.Report, error) {
 	if err == nil {
 		err = r.Verdict(m.Order)
 	}
-	// A machine that said all it had to say is judged by that; how qemu ended
-	// matters only if it did not.
+	// A complete report decides. The exit of qemu matters only if the report is
+	// incomplete.
 	if err == nil || errors.Is(err, report.ErrFailed) {
 		return r, err
 	}
@@ -107,11 +107,12 @@ func (m Machine) Run(ctx context.Context) (report.Report, error) {
 // diskBytes is the size of the sparse disk that [Machine.Reboot] makes.
 const diskBytes = 2 << 30
 
-// ErrNotReset says that a machine did all it was to do, instead of being reset.
+// ErrNotReset is the error for a machine that completed its order instead of being
+// reset.
 var ErrNotReset = errors.New("the machine was not reset")
 
-// Reboot boots the machine twice with one new disk. A suite is to reset the machine in
-// the middle of the first boot; the report is that of the second.
+// Reboot boots the machine twice with one new disk. A suite must reset the machine
+// during the first boot. The report is that of the second boot.
 func (m Machine) Reboot(ctx context.Context) (report.Report, error) {
 	dir, err := os.MkdirTemp("", "ebb-vm-")
 	if err != nil {
@@ -165,7 +166,7 @@ func (m Machine) boot(ctx context.Context, reportFile string) error {
 
 func readReport(file string) (report.Report, error) {
 	f, err := os.Open(file)
-	if errors.Is(err, os.ErrNotExist) { // qemu did not get as far
+	if errors.Is(err, os.ErrNotExist) { // qemu ended before it opened the file
 		return report.Report{}, nil
 	}
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/vm/report"
 )
 
-// suite is the tests of one package, as they run in a machine. What is left out
-// is left out for a reason, which stands beside it.
+// suite is the tests of one package, as they run in a machine. A comment beside each
+// suite gives the reasons for left-out tests.
 type suite struct {
 	pkg     string
 	run     string // tests to run; all if ""
@@ -37,15 +37,15 @@ func slowOfBPF() string {
 	return strings.Join(names, "|")
 }
 
-// all is slow where a quick run has no test of the package.
+// all is the value of slow if a quick run leaves out the whole package.
 const all = "."
 
 var suites = []suite{
-	// Left out: what user space does with files of a bpffs, the same on every
-	// kernel; of the many ways to take space those that differ from another only
-	// above the filesystem; most of btrfs's profiles, whose arithmetic is ours; and
-	// filesystems with rare options. Fewer random histories, for each takes seconds:
-	// rapid makes a fifth with -short.
+	// Left out are four groups. Operations of user space on files of a bpffs are the
+	// same on every kernel. Some ways of taking space differ from others only above the
+	// filesystem. Most btrfs profiles test only ebb's arithmetic. The rest are
+	// filesystems with rare options. There are fewer random histories, because each
+	// takes seconds: rapid makes a fifth with -short.
 	{
 		pkg: "bpf", args: []string{"-rapid.checks=50"}, timeout: 20 * time.Minute,
 		skip: "TestCrashAtAnyStep|TestDamagedPinsAreReplaced|TestPinDirectoryOfOthers|TestPinnedByOthers|TestReport|TestForeignPins|TestNoBPFFS|" +
@@ -59,11 +59,13 @@ var suites = []suite{
 	{pkg: "runtime/fs", timeout: 5 * time.Minute},
 	{pkg: "runtime/cgroup", timeout: 5 * time.Minute},
 	{pkg: "tools/cgroup", timeout: 5 * time.Minute},
-	// Left out: what compares with files of the repository, which is not in the machine.
-	// Most of it knows no kernel but a fake one, and a quick run leaves all of it out.
+	// Left out: comparisons with files of the repository, which the machine does not
+	// have. Most of these tests use a fake kernel only, so a quick run leaves out the
+	// package.
 	{pkg: "agent/node", skip: "TestGenerated|TestSamples", slow: all, timeout: 10 * time.Minute},
-	// The main job, last use, writers and quotas, on containerd 1.6: what depends on
-	// the kernel. The faults of sockets, clocks and files are the same on every kernel.
+	// The main job, last use, writers and quotas, on containerd 1.6: the tests that
+	// depend on the kernel. The faults of sockets, clocks and files are the same on
+	// every kernel.
 	{
 		pkg: "agent/node/e2e", timeout: 15 * time.Minute,
 		run:  "^(TestModulesComeLater|TestUseWhileDown|TestWhoFillsTheDisk|TestProjectQuota)$/^(debian|ext4|xfs|btrfs)$",
@@ -71,21 +73,21 @@ var suites = []suite{
 	},
 }
 
-// reboot is the one suite that needs a disk. It chooses by what is on it between what comes
-// before the reset and what comes after.
+// reboot is the only suite that needs a disk. By the content of the disk it recognises
+// whether it runs before or after the reset.
 var reboot = suite{pkg: "agent/node/e2e", run: "^TestReboot$", timeout: 10 * time.Minute}
 
-// Selection is what to run of the suites; the zero value is all of them.
+// Selection selects suites; the zero value selects all.
 type Selection struct {
-	Package string // only this one's
-	Run     string // these tests of it, those left out included
-	Count   int    // how often each; once if 0
-	Quick   bool   // without those that take long
-	Load    bool   // none: the kernel programs are loaded and attached, once, as always
-	Reboot  bool   // the one for [Machine.Reboot]
+	Package string // only this package's tests
+	Run     string // with Package: only these tests, even left-out ones
+	Count   int    // with Package: runs of each test; 0 means 1
+	Quick   bool   // without slow tests
+	Load    bool   // no suite; the kernel programs are attached once, as always
+	Reboot  bool   // only the suite for [Machine.Reboot]
 }
 
-// suites returns what was selected.
+// suites returns the selected suites.
 func (s Selection) suites() ([]suite, error) {
 	if s == (Selection{}) {
 		return suites, nil
@@ -115,7 +117,7 @@ func (s Selection) suites() ([]suite, error) {
 	return nil, fmt.Errorf("no suite %q to select from", s.Package)
 }
 
-// quick are all suites without what takes long.
+// quick returns all suites without slow tests.
 func quick() []suite {
 	list := slices.DeleteFunc(slices.Clone(suites), func(s suite) bool { return s.slow == all })
 	for i := range list {
@@ -124,16 +126,15 @@ func quick() []suite {
 	return list
 }
 
-// Where things are in the machine.
+// Paths in the machine.
 const (
 	suiteDir  = "/ebb"
 	agentFile = suiteDir + "/ebb-agent"
 )
 
-// environment tells tests what they may count on. EBB_TEST_AGENT is a built
-// agent, for machines without a compiler; the others say that the modules of
-// filesystems are the test's to unload, the machine its to suspend, and which disk is
-// its to make a filesystem on, if there is one.
+// environment describes the machine to the tests. EBB_TEST_AGENT is a built agent,
+// because the machine has no compiler. The others allow a test to unload filesystem
+// modules, to suspend the machine, and to make a filesystem on that disk, if it exists.
 var environment = []string{"EBB_TEST_AGENT=" + agentFile, "EBB_TEST_UNLOAD_MODULES=1", "EBB_TEST_SUSPEND=1", "EBB_TEST_DISK=/dev/vda"}
 
 func (s suite) binary() string { return filepath.Join(suiteDir, s.pkg, "test") }
@@ -153,8 +154,8 @@ func (s suite) order() report.Suite {
 	return o
 }
 
-// compile builds the guest, the agent and the suites into dir, statically, and
-// returns where each is to be in the machine.
+// compile builds the guest, the agent and the suites into dir, statically. It returns
+// the files by their paths in the machine.
 func compile(ctx context.Context, dir, kind string, suites []suite) (map[string]string, error) {
 	targets := map[string]string{}
 	build := func(target string, args ...string) error {

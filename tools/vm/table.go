@@ -19,8 +19,8 @@ type Column struct {
 	Report  report.Report
 }
 
-// Table says what ran on which kernel: first the programs, then the suites, then
-// a note for every program or test that did not run, and why.
+// Table returns a table of results by kernel: first the programs, then the suites.
+// Notes give the reasons for every program or test that did not run.
 func Table(at time.Time, columns []Column) string {
 	t := &table{columns: columns}
 	fmt.Fprintf(&t.text, "Made on %s by `make test-vm`.\n\n", at.UTC().Format(time.DateOnly))
@@ -60,7 +60,7 @@ func (t *table) row(head string, cell func(Column) string) {
 	t.text.WriteByte('\n')
 }
 
-// note returns the mark of a note; what was noted before keeps its number.
+// note returns the mark of a note. Equal notes share a number.
 func (t *table) note(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	i := slices.Index(t.notes, text)
@@ -71,7 +71,7 @@ func (t *table) note(text string) string {
 	return fmt.Sprintf("(%d)", i+1)
 }
 
-// programs are those of all kernels, in the order of the first that has them.
+// programs returns the programs of all kernels, in the order of their first appearance.
 func (t *table) programs() []report.Program {
 	var all []report.Program
 	for _, c := range t.columns {
@@ -122,8 +122,8 @@ func (t *table) suite(c Column, name string) string {
 	return word
 }
 
-// filesystems names those that programs look into and that this kernel has as
-// modules, with types of their own.
+// filesystems returns the filesystems that kernel programs read and that this kernel
+// has as modules, with types of their own.
 func filesystems(loaded []string) string {
 	var have []string
 	for _, name := range []string{"overlay", "ext4", "xfs", "btrfs", "erofs"} {
@@ -134,14 +134,14 @@ func filesystems(loaded []string) string {
 	return cmp.Or(strings.Join(have, ", "), "none")
 }
 
-// The lines of a page between which the table of one kind of machines stands.
+// The marks around the table of one architecture in a page.
 func tableBegin(kind string) string { return "<!-- table of " + kind + ": begin -->" }
 func tableEnd(kind string) string   { return "<!-- table of " + kind + ": end -->" }
 
-// ErrNoTable is returned for a page that has no place for the table.
+// ErrNoTable is the error for a page without the marks of the table.
 var ErrNoTable = errors.New("no place for a table")
 
-// WriteTable puts the table of kernels of one kind into its place in a page.
+// WriteTable replaces the table of one architecture in a page.
 func WriteTable(page, kind, table string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {

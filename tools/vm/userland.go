@@ -10,21 +10,20 @@ import (
 	"strings"
 )
 
-// userlandPackages have the programs of a machine, and /etc/mke2fs.conf.
+// userlandPackages contain the programs of a machine, and /etc/mke2fs.conf.
 var userlandPackages = []string{
 	"busybox-static", "containerd", "runc", "e2fsprogs", "xfsprogs", "btrfs-progs", "mount", "util-linux", "kmod",
 	"dash", "coreutils", "findutils",
 }
 
-// userland is the directory below which a machine's programs are. Those for
-// this kind of machine are this machine's own; for others Debian's packages, and
-// what these depend on, are unpacked into the cache. None is installed, and
-// none of their scripts is run.
+// userland returns the directory that contains a machine's programs. For this machine's
+// architecture it is "/". For others, Debian's packages and their dependencies are
+// unpacked into the cache. They are not installed, and their scripts do not run.
 func userland(ctx context.Context, cache, kind string) (string, error) {
 	if kind == runtime.GOARCH {
 		return "/", nil
 	}
-	dir := filepath.Join(cache, "kernels") // where apt's lists for other kinds are, too
+	dir := filepath.Join(cache, "kernels") // also holds apt's lists for other architectures
 	unlock, err := lock(dir)
 	if err != nil {
 		return "", err
@@ -45,8 +44,8 @@ func userland(ctx context.Context, cache, kind string) (string, error) {
 	return root, nil
 }
 
-// unpackUserland fills a directory that is named by what is in it, and that
-// appears by one rename and so as a whole.
+// unpackUserland fills a directory whose name is a hash of its packages. A rename makes
+// the directory appear complete.
 func (a apt) unpackUserland(ctx context.Context, dir, kind string) (string, error) {
 	install := append([]string{"install", "-y", "--no-install-recommends"}, userlandPackages...)
 	plan, err := a.run(ctx, "", "apt-get", append([]string{"-s"}, install...)...)
@@ -68,7 +67,7 @@ func (a apt) unpackUserland(ctx context.Context, dir, kind string) (string, erro
 		return "", err
 	}
 	defer os.RemoveAll(tmp)
-	// A cache of its own, so that only what belongs to it is unpacked.
+	// A separate cache of archives, so that only these packages are unpacked.
 	archives := filepath.Join(tmp, "debs")
 	if err := os.MkdirAll(filepath.Join(archives, "partial"), 0o755); err != nil {
 		return "", err

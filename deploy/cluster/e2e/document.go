@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// section is a part of a page, by the text of its heading; what is below that belongs to it.
+// section is a part of a page, named by the text of its heading. It includes all lower
+// headings below it.
 type section struct{ page, heading string }
 
-// followed are the sections whose every command is run as it is printed.
+// followed lists the sections whose every command is run as printed.
 var followed = []section{
 	{"README.md", "Install it"},
 	{"docs/install.md", "On a cluster"},
@@ -27,10 +28,11 @@ var followed = []section{
 	{"docs/chart.md", "Uninstall"},
 }
 
-// substitutes are what the pages leave to their readers. Nothing else of a command is
-// changed. What a reader has besides is made, not substituted: a registry of the printed
-// name (images.go), the programs on the PATH (workplace.go), kube-prometheus-stack with a
-// release of the printed name (operator.go), the Deployment that is asked about.
+// substitutes replaces the placeholders that pages leave to their readers. Nothing else of a
+// command is changed. Everything else that a reader has is real here, too: a registry of the
+// printed name (images.go), the programs on the PATH (workplace.go), and the Deployment that
+// the commands name. So is a kube-prometheus-stack with a release of the printed name
+// (operator.go).
 var substitutes = []struct {
 	printed *regexp.Regexp
 	here    string
@@ -62,7 +64,7 @@ var (
 // block is a fenced part of a page.
 type block struct{ kind, text string }
 
-// blocksOf are those of a section, in their order.
+// blocksOf returns the blocks of a section, in page order.
 func blocksOf(page, heading string) (blocks []block, err error) {
 	level, fenced, found := 0, false, false
 	for line := range strings.Lines(page) {
@@ -93,8 +95,8 @@ func blocksOf(page, heading string) (blocks []block, err error) {
 	return blocks, nil
 }
 
-// commandsOf are what a section tells people to type: lines behind a prompt, with those
-// that a backslash continues and without remarks.
+// commandsOf returns the commands of a section: lines behind a prompt in console blocks,
+// with their backslash continuations and without remarks.
 func commandsOf(page, heading string) (commands []string, err error) {
 	blocks, err := blocksOf(page, heading)
 	continues := false
@@ -124,7 +126,7 @@ func commandsOf(page, heading string) (commands []string, err error) {
 
 var namedFile = regexp.MustCompile(`^# (\S+\.ya?ml)\n`)
 
-// filesOf are the files that a section shows, by the names in their first lines.
+// filesOf returns the YAML files that a section shows, by the names in their first lines.
 func filesOf(page, heading string) (map[string]string, error) {
 	blocks, err := blocksOf(page, heading)
 	files := map[string]string{}
@@ -136,14 +138,14 @@ func filesOf(page, heading string) (map[string]string, error) {
 	return files, err
 }
 
-// progress is how far the pages were followed.
+// progress records how far the pages were followed.
 type progress struct {
-	ran    map[string]bool // printed commands that did what they are there for
-	pushed time.Time       // when the image was in the registry
+	ran    map[string]bool // printed commands that succeeded
+	pushed time.Time       // when the registry had the image
 	since  int             // commands since then
 }
 
-// printed are the commands of a section.
+// printed returns the commands of a section.
 func (b *fixture) printed(page, heading string) []string {
 	text := need(os.ReadFile(page))
 	commands, err := commandsOf(string(text), heading)
@@ -153,7 +155,7 @@ func (b *fixture) printed(page, heading string) []string {
 	return commands
 }
 
-// follow runs the commands of a section, and returns what they say.
+// follow runs the commands of a section, and returns their output.
 func (b *fixture) follow(page, heading string) (said string) {
 	for _, command := range b.printed(page, heading) {
 		out, err := b.typed(command)
@@ -166,7 +168,7 @@ func (b *fixture) follow(page, heading string) (said string) {
 	return said
 }
 
-// typed runs a printed command as people type it: by a shell, in the tree.
+// typed runs a printed command in a shell, in the tree, as a person does.
 func (b *fixture) typed(command string) (string, error) {
 	line := substitute(command)
 	b.notes.command(line)
@@ -178,7 +180,7 @@ func (b *fixture) typed(command string) (string, error) {
 	if err != nil {
 		return said, fmt.Errorf("%s: %w: %s", line, err, tail(said))
 	}
-	// What helm says at the end of an installation is long, and the chart's own.
+	// helm's output after an installation is long and comes from the chart.
 	if !strings.HasPrefix(line, "helm install") && !strings.HasPrefix(line, "helm upgrade") {
 		b.notes.said(said)
 	}
@@ -196,7 +198,7 @@ func (b *fixture) writeFiles(page, heading string) (paths []string) {
 	return paths
 }
 
-// allPrinted looks whether a page has a command that nobody ran. One that several pages
+// allPrinted fails if a page has a command that was not run. A command that several pages
 // print has to run once.
 func (b *fixture) allPrinted() {
 	var left []string

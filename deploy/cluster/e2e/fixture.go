@@ -21,28 +21,28 @@ const (
 	namespace = "ebb-system"
 	nodeName  = "ebb"
 
-	// patience is for what takes seconds.
+	// patience bounds waits for what usually takes seconds.
 	patience = 4 * time.Minute
 
 	containerdSocket = "/run/containerd/containerd.sock"
 	logs             = "/var/log/kubernetes"
 )
 
-// fixture is the cluster, from the inside of its machine.
+// fixture is the cluster, seen from inside its machine.
 type fixture struct {
 	context.Context
 	o     options
 	notes *notes
 	env   []string
-	files string // a directory for what is made on the way
+	files string // directory for temporary files
 
-	tree     string // the tree, as people have it who follow the pages
+	tree     string // the working copy in which a reader of the pages types
 	shellEnv []string
 	progress progress
 
 	controlled bool // whether the controller is installed
 
-	before traces // of what is not ebb's
+	before traces // on the node before ebb was installed
 }
 
 func newFixture(ctx context.Context, o options) (*fixture, error) {
@@ -51,7 +51,7 @@ func newFixture(ctx context.Context, o options) (*fixture, error) {
 		"PATH="+o.binaries+":"+os.Getenv("PATH"), "KUBECONFIG=/etc/kubernetes/admin.conf", "HOME=/tmp",
 		"etcd_flags=--unsafe-no-fsync", "scrape_interval=1s")
 	wd, err := os.Getwd()
-	// The transcript is the same wherever the tree and the caches are.
+	// The transcript does not depend on where the tree and the caches are.
 	b.notes.shown = strings.NewReplacer(b.o.binaries, "bin/cluster", wd+"/", "")
 	return b, errors.Join(err, os.MkdirAll(b.files, 0o755))
 }
@@ -61,7 +61,7 @@ func (b *fixture) run(name string, args ...string) (string, error) {
 	return b.pipe(nil, name, args...)
 }
 
-// pipe runs a command that reads in.
+// pipe runs a command with in as its stdin, and returns its output.
 func (b *fixture) pipe(in io.Reader, name string, args ...string) (string, error) {
 	path := name
 	if own := filepath.Join(b.o.binaries, name); !strings.Contains(name, "/") && exists(own) {
@@ -78,17 +78,17 @@ func (b *fixture) pipe(in io.Reader, name string, args ...string) (string, error
 
 func (b *fixture) kubectl(args ...string) (string, error) { return b.run("kubectl", args...) }
 
-// get decodes what the API server has of one object, or of a list.
+// get decodes one object or a list from the API server into out.
 func (b *fixture) get(out any, args ...string) {
 	must(json.Unmarshal([]byte(need(b.kubectl(append([]string{"get", "--output=json"}, args...)...))), out))
 }
 
-// apply hands objects to the API server.
+// apply applies objects server-side.
 func (b *fixture) apply(manifest string) {
 	need(b.pipe(strings.NewReader(manifest), "kubectl", "apply", "--server-side", "--filename=-"))
 }
 
-// provision runs steps of the script that sets a machine up.
+// provision runs steps of provision.sh, the script that sets up a machine.
 func (b *fixture) provision(args ...string) {
 	fixed := []string{
 		"--bin", b.o.binaries, "--no-packages", "--start", "direct", "--node-name", nodeName,
@@ -99,14 +99,14 @@ func (b *fixture) provision(args ...string) {
 	need(b.run("deploy/cluster/provision.sh", args...))
 }
 
-// eventually asks until the answer is no error.
+// eventually calls ask until it returns no error, for at most patience.
 func (b *fixture) eventually(what string, ask func() error) {
 	ctx, cancel := context.WithTimeout(b, patience)
 	defer cancel()
 	must(await.Until(ctx, what, func(context.Context) error { return ask() }))
 }
 
-// rollout waits for a workload's pods to be those that it describes, and ready.
+// rollout waits until all pods of a workload match its template and are ready.
 func (b *fixture) rollout(workload string) {
 	need(b.kubectl("--namespace", namespace, "rollout", "status", workload, "--timeout=4m"))
 }
@@ -120,7 +120,7 @@ func must(err error) {
 	}
 }
 
-// need is what there is without an error.
+// need returns v, or ends the scenario with err.
 func need[T any](v T, err error) T {
 	must(err)
 	return v
@@ -128,7 +128,7 @@ func need[T any](v T, err error) T {
 
 func fail(format string, args ...any) { must(fmt.Errorf(format, args...)) }
 
-// attempt is how a scenario ended.
+// attempt runs a scenario and returns the error that ended it, if any.
 func attempt(scenario func()) (err error) {
 	defer func() {
 		switch f := recover().(type) {
@@ -148,7 +148,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// tail keeps an error readable.
+// tail returns the end of a text, short enough for an error.
 func tail(text string) string {
 	const most = 2000
 	text = strings.TrimSpace(text)

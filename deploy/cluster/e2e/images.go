@@ -27,11 +27,11 @@ const (
 	diskBytes = 2048 * mib
 	appImage  = "node.test/app:1"
 
-	// Nobody uses these: they are what the disk is full of.
+	// No container uses these; they fill the disk.
 	bigOnes  = 5
 	bigBytes = 64 * mib
 
-	// These are used while the agent is replaced.
+	// Containers use these while the agent is replaced.
 	loadOnes = 4
 
 	repository = registryHost + "/team/ebb"
@@ -41,7 +41,7 @@ const (
 func big(i int) string       { return fmt.Sprintf("node.test/big-%d:1", i) }
 func loadImage(i int) string { return fmt.Sprintf("node.test/load-%d:1", i) }
 
-// writeImages makes what a registry would serve besides ebb.
+// writeImages writes archives of the images that, besides ebb's, a registry would serve.
 func writeImages(dir string) error {
 	images := []node.Image{{Name: appImage, Layers: []node.Layer{{Seed: "app", Bytes: mib}}}}
 	for i := range bigOnes {
@@ -70,10 +70,11 @@ func writeArchive(path string, sandbox bool, images []node.Image) error {
 	return nil
 }
 
-// registryHost is what the pages call a registry of their readers' own.
+// registryHost is the registry name in the pages.
 const registryHost = "registry.example"
 
-// serveRegistry makes that registry, which every program of the machine finds and trusts.
+// serveRegistry runs a registry at registryHost, which every program of the machine can
+// resolve and trusts.
 func (b *fixture) serveRegistry() {
 	authority := need(peers.NewAuthority("e2e"))
 	creds := need(authority.Server(registryHost, registryHost))
@@ -87,11 +88,11 @@ func (b *fixture) serveRegistry() {
 	l := need(tls.Listen("tcp", cluster.NodeIP+":443", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}))
 	silent := log.New(io.Discard, "", 0)
 	server := &http.Server{Handler: registry.New(registry.Logger(silent)), ErrorLog: silent, ReadHeaderTimeout: patience}
-	go server.Serve(l) // for as long as this process is there
+	go server.Serve(l) // as long as this process lives
 }
 
 // nextVersion puts another version of ebb's image into the registry and onto the node. It
-// differs in a label: for the runtime it is another image.
+// differs only in a label, so the runtime treats it as another image.
 func (b *fixture) nextVersion() {
 	chart := need(os.ReadFile(deploy.ChartFile))
 	from := need(name.NewTag(repository + ":" + need(deploy.ReleaseOf(chart))))

@@ -14,10 +14,11 @@ import (
 	"github.com/ebb-agent/ebb/tools/cluster"
 )
 
-// deadline of a whole run: many times of what it is to take, for machines are busy.
+// deadline bounds a whole run. It is many times the expected duration, because machines
+// are busy.
 const deadline = 45 * time.Minute
 
-// options are the command line; the inner process gets the same one.
+// options are the command-line flags; the inner process gets the same ones.
 type options struct {
 	inside          bool
 	binaries, helm  string
@@ -91,7 +92,8 @@ func outside(ctx context.Context, o options) (int, error) {
 	return status, err
 }
 
-// absDir is the directory of a file; "" has the working directory's.
+// absDir returns the absolute directory of a file; for "" the parent of the working
+// directory.
 func absDir(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {

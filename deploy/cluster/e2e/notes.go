@@ -13,11 +13,11 @@ import (
 
 const transcriptFile = "transcript.txt"
 
-// notes is what a run says: to who watches, with times, and as the page in docs/
-// shows it, in which times are whole seconds.
+// notes is the output of a run: on out with exact times, and in text as the page in
+// docs/ shows it, with times in whole seconds.
 type notes struct {
 	out      io.Writer
-	shown    *strings.Replacer // of places that are this machine's
+	shown    *strings.Replacer // replaces paths of this machine
 	begun    time.Time
 	scenario time.Time
 	text     strings.Builder
@@ -36,26 +36,26 @@ func (n *notes) begin(title string) {
 // command shows what a person would type.
 func (n *notes) command(line string) { n.line("  # %s", line) }
 
-// moment is what would be different in each run's transcript.
+// moment matches timestamps, which differ between transcripts.
 var moment = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
-// said quotes what a program has said.
+// said quotes the output of a program.
 func (n *notes) said(text string) {
 	text = moment.ReplaceAllString(text, "…")
 	for line := range strings.Lines(strings.TrimSpace(text)) {
 		if strings.HasPrefix(line, "go: writing stat cache: ") {
-			continue // of this machine, where that is read-only
+			continue // appears where the cache is read-only
 		}
 		n.line("    %s", strings.TrimRight(line, "\n"))
 	}
 }
 
-// ok tells of a check that holds.
+// ok reports a check that passed.
 func (n *notes) ok(format string, args ...any) {
 	n.line("  ok  %s", fmt.Sprintf(format, args...))
 }
 
-// end says how long the scenario took.
+// end reports how long the scenario took.
 func (n *notes) end() {
 	fmt.Fprintf(n.out, "      %.1f s (%.1f s in all)\n", time.Since(n.scenario).Seconds(), time.Since(n.begun).Seconds())
 	fmt.Fprintf(&n.text, "      %.0f s\n", time.Since(n.scenario).Seconds())
@@ -67,7 +67,7 @@ func (n *notes) line(format string, args ...any) {
 	fmt.Fprintln(&n.text, text)
 }
 
-// save leaves the transcript for the outer process.
+// save writes the transcript for the outer process.
 func (n *notes) save(path string) error {
 	text := strings.TrimSpace(n.text.String())
 	if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {

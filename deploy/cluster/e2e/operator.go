@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What the Prometheus Operator and Grafana's sidecar do with what the chart makes, for
-// Debian has neither. The Prometheus is real.
+// This file does what the Prometheus Operator does with the objects that the chart creates,
+// because Debian does not package the operator. The Prometheus is real.
 
-// stack is the name of a release of kube-prometheus-stack. By the label release it chooses
-// monitors and rules.
+// stack is the name of a kube-prometheus-stack release. Its Prometheus selects monitors and
+// rules by the label release.
 const stack = "monitoring"
 
-// operatorTypes are the types that the operator brings, without their schemas: tools/chart
-// checks the fields.
+// operatorTypes are the operator's CRDs without their schemas: tools/chart checks the
+// fields.
 const operatorTypes = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -66,8 +66,7 @@ type secretKey struct{ Name, Key string }
 
 type object = map[string]any
 
-// operate configures Prometheus by the objects that there are now, for the pods that there
-// are now.
+// operate configures Prometheus from the present PodMonitors, PrometheusRules and pods.
 func (b *fixture) operate() {
 	var monitors struct{ Items []podMonitor }
 	b.get(&monitors, "podmonitors", "--all-namespaces", "--selector=release="+stack)
@@ -91,8 +90,8 @@ func (b *fixture) operate() {
 	must(syscall.Kill(pids[0], syscall.SIGHUP))
 }
 
-// scrapeJobs are a monitor's endpoints as Prometheus has them, with the labels that the
-// operator gives to every target.
+// scrapeJobs returns the scrape configurations of a monitor's endpoints, with the labels
+// that the operator adds to every target.
 func (b *fixture) scrapeJobs(m podMonitor) (jobs []object) {
 	for i, e := range m.Spec.PodMetricsEndpoints {
 		name := fmt.Sprintf("podMonitor/%s/%s/%d", m.Metadata.Namespace, m.Metadata.Name, i)
@@ -131,7 +130,8 @@ func (b *fixture) scrapeJobs(m podMonitor) (jobs []object) {
 	return jobs
 }
 
-// targets are the pods that a monitor chooses, with what discovery tells of them.
+// targets returns the pods that a monitor selects, with the labels that Prometheus'
+// discovery sets.
 func (b *fixture) targets(m podMonitor, port string) (targets []object) {
 	var choose []string
 	for k, v := range m.Spec.Selector.MatchLabels {
@@ -173,7 +173,8 @@ func (b *fixture) targets(m podMonitor, port string) (targets []object) {
 	return targets
 }
 
-// secret is what a monitor's namespace has there.
+// secret returns the value of a Secret's key in the monitor's namespace, and fails if it is
+// empty.
 func (b *fixture) secret(m podMonitor, k secretKey) string {
 	var s struct{ Data map[string][]byte }
 	b.get(&s, "secret", k.Name, "--namespace", m.Metadata.Namespace)
@@ -183,9 +184,8 @@ func (b *fixture) secret(m podMonitor, k secretKey) string {
 	return string(s.Data[k.Key])
 }
 
-// writeRules gives Prometheus the rules. An alert that wants 15 minutes of its trouble gets
-// 4 seconds of it here, and a disk that does not fall is looked at over 10 seconds instead
-// of 10 minutes.
+// writeRules writes the rules for Prometheus. Every alert's "for" becomes 4 seconds, and
+// the window in which a disk must fall shrinks from 10 minutes to 10 seconds.
 func (b *fixture) writeRules() {
 	var rules struct {
 		Items []struct {

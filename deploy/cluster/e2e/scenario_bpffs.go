@@ -10,14 +10,14 @@ import (
 
 const (
 	bpffs = "/sys/fs/bpf"
-	// ownPins is where docs/chart.md has the agent pin on nodes without one.
+	// ownPins is the pin directory that docs/chart.md gives for nodes without bpffs.
 	ownPins = "/run/ebb/bpf"
 )
 
-// withoutBPFFS takes the node's bpffs away, and the agent's pod.
+// withoutBPFFS unmounts the node's bpffs and deletes the agent's pod.
 func (b *fixture) withoutBPFFS() {
 	b.notes.command("umount " + bpffs)
-	// Below the machine's own is the one that came with /sys.
+	// Below the machine's own bpffs is the one mounted together with /sys.
 	for isBPFFS(bpffs) {
 		must(unix.Unmount(bpffs, unix.MNT_DETACH))
 	}

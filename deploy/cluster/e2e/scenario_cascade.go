@@ -22,8 +22,8 @@ spec:
       - {name: main, image: "%[2]s", imagePullPolicy: Never}
 `
 
-// cascade deletes a Deployment in each of the three ways. Nobody but ebb-controller
-// does it here.
+// cascade deletes a Deployment in each of the three ways. Only ebb-controller collects
+// dependents here.
 func (b *fixture) cascade() {
 	ways := []string{"background", "foreground", "orphan"}
 	for _, way := range ways {
@@ -31,7 +31,8 @@ func (b *fixture) cascade() {
 	}
 	for _, way := range ways {
 		b.notes.command(fmt.Sprintf("kubectl delete deployment web-%[1]s --cascade=%[1]s", way))
-		// kubectl waits until the object itself is gone: with foreground, last of all.
+		// kubectl waits until the object itself is gone: with foreground, that is after
+		// its dependents.
 		need(b.kubectl("delete", "deployment", "web-"+way, "--cascade="+way, "--timeout=4m"))
 	}
 	left, err := b.family("web-foreground", "replicasets,pods")
@@ -49,7 +50,8 @@ func (b *fixture) deploy(name string) {
 	need(b.kubectl("rollout", "status", "deployment/"+name, "--timeout=4m"))
 }
 
-// orphaned checks what a Deployment that was deleted with --cascade=orphan has left.
+// orphaned checks the dependents of a Deployment that was deleted with
+// --cascade=orphan.
 func (b *fixture) orphaned(name string) {
 	left := need(b.family(name, "replicasets,pods"))
 	owners := need(b.kubectl("get", "replicasets", "--selector=app="+name, "--output=jsonpath={.items[*].metadata.ownerReferences}"))
@@ -61,7 +63,7 @@ func (b *fixture) orphaned(name string) {
 	b.vanishes(name)
 }
 
-// family lists what bears an application's label.
+// family lists the objects of these kinds that have an application's label.
 func (b *fixture) family(name, kinds string) ([]string, error) {
 	text, err := b.kubectl("get", kinds, "--selector=app="+name, "--output=name", "--ignore-not-found")
 	return strings.Fields(text), err

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// setUp runs the script that Vagrantfile runs, too, and makes what else the pages rest on.
+// setUp provisions the machine with the script that Vagrantfile runs, too, and prepares
+// everything else that the pages assume.
 func (b *fixture) setUp() {
 	b.makeWorkplace()
 	b.serveRegistry()
@@ -20,7 +21,7 @@ func (b *fixture) setUp() {
 	b.notes.ok("the controller manager runs without its collectors, the kubelet without its image collection")
 }
 
-// aPod is one that ends by itself.
+// aPod is a Pod that ends by itself.
 const aPod = `
 apiVersion: v1
 kind: Pod
@@ -33,7 +34,7 @@ spec:
   - {name: main, image: "%[2]s", imagePullPolicy: Never, command: [sh, -c, "%[3]s"]}
 `
 
-// tryNetwork connects to the API server from a pod's own network, by its service.
+// tryNetwork connects from a pod's network to the API server's Service address.
 func (b *fixture) tryNetwork() {
 	const ask = "nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null"
 	b.apply(fmt.Sprintf(aPod, "network", appImage, ask))

@@ -14,8 +14,8 @@ import (
 
 const collectorsPage = "docs/collectors.md"
 
-// garbage is one object for each collector that Kubernetes has, too: a Job that is finished
-// soon, a Pod on a Node that never was, and a request for a certificate.
+// garbage is one object for each of ebb's collectors that replaces one of Kubernetes: a Job that
+// finishes soon, a Pod on a Node that never existed, and a CertificateSigningRequest.
 const garbage = `
 apiVersion: batch/v1
 kind: Job
@@ -45,13 +45,13 @@ metadata: {name: %[1]s, labels: {app: %[1]s}}
 spec: {signerName: e2e.test/client, usages: [client auth], request: %[3]s}
 `
 
-// collectors takes the three jobs over from the controller manager, and gives them back in
-// the order of the page.
+// collectors moves the three jobs from the controller manager to ebb and back, in the order of the
+// page.
 func (b *fixture) collectors() {
 	others := counterparts(string(need(os.ReadFile(collectorsPage))))
 	b.managerRuns(others, false)
 	b.notes.ok("the controller manager runs none of %s", strings.Join(others, ", "))
-	// Requests are kept for a minute at least. Only for a signer it can be less.
+	// CSRs are kept for at least a minute. Only a per-signer setting can be shorter.
 	b.collectorsAre("enforce", "pods.quarantine=2s", "csrs.signers[0].name=e2e.test/client", "csrs.signers[0].refused=1s")
 	b.discard("taken")
 	b.decided("done: jobs, delete Job taken, ttl_after_finished", "done: pods, delete Pod taken-lost, node_gone",
@@ -61,20 +61,19 @@ func (b *fixture) collectors() {
 
 	b.provision("--controllers", "*,-garbage-collector-controller", "controller-manager")
 	b.managerRuns(others, true)
-	// It makes accounts for them, which stay.
+	// It creates ServiceAccounts for them, which remain.
 	b.before["objects"] = append(b.before["objects"], "ServiceAccount kube-system pod-garbage-collector", "ServiceAccount kube-system "+ttlController)
 	b.collectorsAre("observe")
 	b.discard("returned")
 	b.decided("observed: pods, fail-pod Pod returned-lost, node_gone", "observed: csrs, delete CertificateSigningRequest returned, denied")
 	b.onlyByOthers("returned")
-	need(b.kubectl("delete", "pod", "returned-lost", "--force", "--ignore-not-found")) // else it goes after 40 s
-	need(b.kubectl("delete", "csr", "returned"))                                       // and this after an hour
+	need(b.kubectl("delete", "pod", "returned-lost", "--force", "--ignore-not-found")) // otherwise it is deleted after 40 s
+	need(b.kubectl("delete", "csr", "returned"))                                       // and the request after an hour
 	b.vanishes("returned")
 	b.notes.ok("given back: the controller manager deleted a Job, and ebb deletes nothing, but says what it would")
 }
 
-// counterparts are the controllers of the controller manager that the page says how to
-// switch off.
+// counterparts returns the controller manager's controllers that the page says to switch off.
 func counterparts(page string) (names []string) {
 	for _, m := range aCounterpart.FindAllStringSubmatch(page, -1) {
 		names = append(names, m[1])
@@ -84,8 +83,8 @@ func counterparts(page string) (names []string) {
 
 var aCounterpart = regexp.MustCompile("(?m)^ *\\| .* \\| `--controllers=\\*,-([a-z-]+)` \\|$")
 
-// managerRuns waits until the controller manager runs all of these, or none: it has a health
-// check for each controller that runs.
+// managerRuns waits until the controller manager runs all of these controllers, or none. The
+// controller manager has a health check for each controller that runs.
 func (b *fixture) managerRuns(names []string, all bool) {
 	b.eventually("the controller manager", func() error {
 		checks, err := b.kubectl("--server=https://127.0.0.1:10257", "--insecure-skip-tls-verify", "get", "--raw", "/healthz?verbose")
@@ -102,7 +101,8 @@ func (b *fixture) managerRuns(names []string, all bool) {
 	})
 }
 
-// collectorsAre sets the mode of the three, and other values, and waits for a leader that has them.
+// collectorsAre sets the mode of the three collectors, and other values. It waits for a leader with
+// that configuration.
 func (b *fixture) collectorsAre(mode string, values ...string) {
 	for _, name := range []string{"pods", "jobs", "csrs"} {
 		values = append(values, name+".mode="+mode)
@@ -124,7 +124,7 @@ func (b *fixture) collectorsAre(mode string, values ...string) {
 	})
 }
 
-// control decodes what the leader says.
+// control runs "ebb control" and decodes the JSON that the leader returns.
 func (b *fixture) control(out any, args ...string) error {
 	said, err := b.run("bin/ebb", append([]string{"control"}, args...)...)
 	if err != nil {
@@ -133,7 +133,7 @@ func (b *fixture) control(out any, args ...string) error {
 	return json.Unmarshal([]byte(said), out)
 }
 
-// discard makes garbage.
+// discard creates one garbage object of each kind.
 func (b *fixture) discard(name string) {
 	request := need(b.run("openssl", "req", "-new", "-batch", "-newkey", "ed25519", "-nodes", "-keyout", "/dev/null", "-subj", "/CN="+name))
 	b.apply(fmt.Sprintf(garbage, name, appImage, base64.StdEncoding.EncodeToString([]byte(request))))
@@ -141,7 +141,7 @@ func (b *fixture) discard(name string) {
 	b.notes.line("  # a Job with ttlSecondsAfterFinished: 1, a Pod with nodeName: lost, a request for a certificate that is denied")
 }
 
-// decided waits until ebb control decisions has these.
+// decided waits until "ebb control decisions" lists all of want.
 func (b *fixture) decided(want ...string) {
 	b.eventually("the decisions of ebb", func() error {
 		var list []struct {
@@ -165,8 +165,8 @@ func (b *fixture) decided(want ...string) {
 
 const ttlController = "ttl-after-finished-controller"
 
-// onlyByOthers waits until the controller manager has deleted the Job, and looks whether ebb
-// has deleted any of that garbage. The audit log tells.
+// onlyByOthers waits until the controller manager has deleted the Job. It fails if the audit log
+// shows that ebb deleted any of that garbage.
 func (b *fixture) onlyByOthers(name string) {
 	var deleted []string
 	b.eventually("the controller manager to delete the Job", func() error {

@@ -11,8 +11,8 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
-// desk asks and steers the agent as people do: by the command ebb and a kubeconfig, over an exec in
-// the agent's pod.
+// desk queries and controls the agent as people do: with the command ebb and a kubeconfig, through
+// an exec in the agent's pod.
 func (b *fixture) desk() {
 	b.ebb(0, "status")
 	if said := b.follow("docs/chart.md", "Test the release"); !strings.Contains(said, "1 of 1 ready") {
@@ -44,7 +44,7 @@ func (b *fixture) desk() {
 	b.reclaimAsPlanned()
 	b.ebb(0, "history", "--node", nodeName, "--limit", "5")
 	b.ebb(0, "du", "--node", nodeName)
-	b.ebb(-1, "doctor", "--node", nodeName) // what it finds is this machine's
+	b.ebb(-1, "doctor", "--node", nodeName) // its findings depend on this machine
 	b.ebb(0, "version", "--agents")
 	b.ebb(0, "control", "ready")
 	dump := filepath.Join(b.files, "sysdump.tar.gz")
@@ -55,7 +55,7 @@ func (b *fixture) desk() {
 	b.notes.ok("one archive has what a report needs")
 }
 
-// reclaimAsPlanned frees what was asked for: what was shown goes, and nothing else.
+// reclaimAsPlanned frees an amount, and checks that exactly the planned images are removed.
 func (b *fixture) reclaimAsPlanned() {
 	var plans struct {
 		Nodes []struct {
@@ -83,8 +83,7 @@ func (b *fixture) reclaimAsPlanned() {
 	b.notes.ok("what was planned went, and nothing else")
 }
 
-// ebb runs the command that people use, and shows what it says; code is the exit code that it is to
-// have, or -1.
+// ebb runs the command ebb and records its output. code is the expected exit code, or -1 for any.
 func (b *fixture) ebb(code int, args ...string) string {
 	b.notes.command("ebb " + strings.Join(args, " "))
 	out := b.quietly(code, args...)

@@ -17,17 +17,18 @@ const agentURL = "http://127.0.0.1:9478"
 // agentSocket is the agent's admin socket, on the node.
 const agentSocket = "/run/ebb/agent.sock"
 
-// installPage is what a newcomer follows.
+// installPage is the page that a newcomer follows.
 const installPage = "docs/install.md"
 
-// push is the first step of the page. What it takes from there to the dashboard counts.
+// push is the first step of the page. The time and the commands after it, up to the dashboards,
+// are counted.
 func (b *fixture) push() {
 	b.follow(installPage, "1. The image")
 	b.nextVersion()
 	b.progress.pushed, b.progress.since = time.Now(), 0
 }
 
-// install is the second.
+// install is the second step of the page.
 func (b *fixture) install() {
 	b.before = need(b.lookAround())
 	b.follow(installPage, "2. Install")
@@ -37,7 +38,8 @@ func (b *fixture) install() {
 		len(images.Store.Images), images.UsedPercent, images.HighPercent, images.LowPercent)
 }
 
-// withController is what the page has for those who want it; the script's Prometheus finds both.
+// withController follows the page's optional step. The Prometheus of provision.sh finds both
+// controllers.
 func (b *fixture) withController() {
 	b.follow(installPage, "6. The controller")
 	b.controlled = true
@@ -45,7 +47,7 @@ func (b *fixture) withController() {
 	b.notes.ok("two controllers are ready")
 }
 
-// look asks what would be done.
+// look follows the step that shows what ebb would do.
 func (b *fixture) look() {
 	need(b.kubectl("create", "namespace", "shop"))
 	b.apply(strings.ReplaceAll(fmt.Sprintf(aDeployment, "web", appImage), "namespace: default", "namespace: shop"))
@@ -67,7 +69,7 @@ func (b *fixture) ready() {
 	}
 }
 
-// readyIn is ready, and the agent in that mode.
+// readyIn waits as ready does, then checks the agent's mode.
 func (b *fixture) readyIn(mode string) explanation {
 	b.ready()
 	images := need(b.images())
@@ -77,8 +79,8 @@ func (b *fixture) readyIn(mode string) explanation {
 	return images
 }
 
-// enforce lets it act. Before, it gets what a run of minutes needs besides: an image is old
-// after seconds, and the alerts that can wait are there.
+// enforce follows the steps that let ebb act. First it sets what a run of minutes needs: images
+// count as old after seconds, and the optional alerts are installed.
 func (b *fixture) enforce() {
 	b.upgrade("agent.config.images.imageMinimumGCAge=5s", "prometheusRule.optional=true")
 	b.follow(installPage, "5. Let it act")
@@ -98,13 +100,13 @@ func (b *fixture) upgrade(values ...string) {
 	need(b.run(b.o.helm, args...))
 }
 
-// explanation is what the agent says of the images and of the filesystem that has them.
+// explanation is the agent's view of the images and of the filesystem that holds them.
 type explanation struct {
 	Store page.Images
 	page.Filesystem
 }
 
-// has tells whether the agent knows an image by that name.
+// has reports whether the agent knows an image by that name.
 func (e explanation) has(name string) bool { return e.lastUsed(name, func(*time.Time) {}) }
 
 func (e explanation) lastUsed(name string, visit func(*time.Time)) bool {
@@ -144,7 +146,7 @@ func (b *fixture) askBy(client *http.Client, url string, out any) error {
 	return peers.Request(ctx, client, http.MethodGet, url, nil, out)
 }
 
-// plain makes a connection for each request: servers come and go here.
+// plain makes a connection for each request, because servers are replaced during a run.
 var (
 	plain = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	admin = peers.UnixClient(agentSocket)

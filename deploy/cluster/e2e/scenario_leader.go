@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// leader kills the controller that leads, as a crash would, and asks the other one to
-// collect.
+// leader kills the leading controller, as a crash would, and checks that the other one
+// takes over and collects.
 func (b *fixture) leader() {
 	first := b.holder("")
 	b.deploy("web-leaderless")
@@ -16,7 +16,8 @@ func (b *fixture) leader() {
 	b.notes.line("  # kill -KILL the controller that leads, delete a Deployment")
 	need(b.run("ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", id))
 	begun := time.Now()
-	// Else the kubelet starts it again in the same pod, and it can be the next to lead.
+	// Otherwise the kubelet restarts it in the same pod, and it can become the next
+	// leader.
 	need(b.kubectl("--namespace", namespace, "delete", "pod", first, "--force", "--grace-period=0"))
 	need(b.kubectl("delete", "deployment", "web-leaderless", "--wait=false"))
 	b.holder(first)
@@ -26,7 +27,8 @@ func (b *fixture) leader() {
 	b.rollout("deployment/ebb-controller")
 }
 
-// holder is the pod that holds the Lease, once it is another than that one.
+// holder waits until a pod other than than holds the Lease, and returns that pod's
+// name.
 func (b *fixture) holder(than string) (pod string) {
 	b.eventually("a controller to lead", func() error {
 		identity, err := b.kubectl("--namespace", namespace, "get", "lease", "ebb-controller", "--output=jsonpath={.spec.holderIdentity}")

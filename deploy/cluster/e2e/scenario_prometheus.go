@@ -13,20 +13,20 @@ import (
 
 const prometheusURL = "http://127.0.0.1:9090"
 
-// Rules with shorter patience: what they ask stays the same.
+// Patterns by which writeRules shortens the rules' times; their expressions stay the same.
 var (
 	patienceOfRules = regexp.MustCompile(`(?m)^( +for:) .*$`)
 	windowOfFall    = regexp.MustCompile(`(ebb_node_filesystem_used_ratio)\[10m\]`)
 )
 
-// What the way from a pushed image to the dashboards may take.
+// Limits for the way from a pushed image to the dashboards.
 const (
 	mostCommands = 8
 	mostTime     = 10 * time.Minute
 )
 
-// monitor begins with the Prometheus of the script, which finds ebb by itself, and goes on
-// with that of an operator.
+// monitor begins with the Prometheus of provision.sh, which discovers ebb by itself. It
+// continues with the configuration that the operator would make.
 func (b *fixture) monitor() {
 	b.scraped("", "Prometheus finds and scrapes the agent and both controllers")
 	b.follow(installPage, "3. Prometheus and Grafana")
@@ -50,7 +50,8 @@ func (b *fixture) monitor() {
 	})
 }
 
-// scraped waits until there are good answers from all of ebb, as targets with these labels.
+// scraped waits until Prometheus has scraped all components of ebb, as targets with these
+// labels.
 func (b *fixture) scraped(labels, what string) {
 	for component, want := range map[string]int{`agent",node="` + nodeName: 1, "controller": 2} {
 		query := `up{job="ebb-` + component + `"` + labels + `} == 1`
@@ -65,7 +66,7 @@ func (b *fixture) scraped(labels, what string) {
 	b.notes.ok("%s", what)
 }
 
-// rulesHold waits until Prometheus has evaluated the rules, without a complaint.
+// rulesHold waits until Prometheus has evaluated the rules without an error.
 func (b *fixture) rulesHold() {
 	alerts := 0
 	b.eventually("the rules to be evaluated", func() error {
@@ -98,15 +99,14 @@ func (b *fixture) rulesHold() {
 	b.notes.ok("it evaluates the rules, with %d alerts", alerts)
 }
 
-// drawn are panels that have something to show from the beginning, by the dashboards'
-// files.
+// drawn lists the panels that have data from the start, by the dashboards' files.
 var drawn = map[string][]string{
 	"ebb-fleet.json":      {"Agents", "Agents by mode", "Fullest disks", "Nodes by their fullest disk", "Images by last use"},
 	"ebb-node.json":       {"Used space and its thresholds", "Disks now", "Images by verdict", "A scrape takes"},
 	"ebb-controller.json": {"Leaders", "A scrape takes"},
 }
 
-// board has the queries of a dashboard.
+// board is the part of a dashboard that holds its queries.
 type board struct{ Panels []panel }
 
 type panel struct {
@@ -114,7 +114,8 @@ type panel struct {
 	Targets []struct{ Expr string }
 }
 
-// dashboards takes them from where Grafana's sidecar looks, and asks what their panels ask.
+// dashboards reads the dashboards from the ConfigMap that Grafana's sidecar looks for, and
+// runs the queries of their panels.
 func (b *fixture) dashboards() {
 	var found struct {
 		Items []struct{ Data map[string]string }
@@ -136,8 +137,8 @@ func (b *fixture) dashboards() {
 	b.notes.ok("the %d dashboards are where Grafana's sidecar looks: their %d queries are answered", len(data), queries)
 }
 
-// draw waits for an answer to each query of a dashboard, and counts them. Those of panels in
-// drawn must have data.
+// draw waits for an answer to each query of a dashboard, and returns the number of queries.
+// Queries of panels in drawn must have data.
 func (b *fixture) draw(file string, shown board) (queries int) {
 	fill := strings.NewReplacer("$cluster", ".*", "$node", ".*", "$__rate_interval", "30s")
 	seen := 0
@@ -163,7 +164,7 @@ func (b *fixture) draw(file string, shown board) (queries int) {
 	return queries
 }
 
-// series is one of the answers to a query.
+// series is one element of a query's result.
 type series struct{ Metric map[string]string }
 
 func (b *fixture) query(expression string) ([]series, error) {
@@ -172,7 +173,7 @@ func (b *fixture) query(expression string) ([]series, error) {
 	return answer.Data.Result, err
 }
 
-// firing are the names of the alerts that fire.
+// firing returns the names of the alerts that fire.
 func (b *fixture) firing() ([]string, error) {
 	found, err := b.query(`count by (alertname) (ALERTS{alertstate="firing"})`)
 	var names []string
@@ -182,7 +183,7 @@ func (b *fixture) firing() ([]string, error) {
 	return names, err
 }
 
-// alert waits until an alert fires, or does not any more.
+// alert waits until an alert fires, or until it no longer does.
 func (b *fixture) alert(name string, fires bool) {
 	b.eventually(fmt.Sprintf("%s to fire: %v", name, fires), func() error {
 		found, err := b.query(`ALERTS{alertstate="firing",alertname="` + name + `"}`)

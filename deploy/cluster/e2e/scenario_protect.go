@@ -9,10 +9,11 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// metricsName is the name in the certificate by which the page has Prometheus know ebb.
+// metricsName is the name in ebb's metrics certificate, which the page has Prometheus
+// verify.
 const metricsName = "ebb.example"
 
-// protect has metrics ask for a password, and Prometheus give it.
+// protect makes the metrics endpoints require a password, which Prometheus then sends.
 func (b *fixture) protect() {
 	const page, heading = "docs/monitoring.md", "TLS and passwords"
 	authority := need(peers.NewAuthority("e2e metrics"))
@@ -33,7 +34,7 @@ func (b *fixture) protect() {
 	b.scraped(`,namespace="`+namespace+`"`, "Prometheus scrapes the agent and both controllers over TLS, with the password")
 }
 
-// refused asks the agent without TLS, and without a password.
+// refused checks that requests without TLS or without a password fail.
 func (b *fixture) refused(creds peers.Credentials) {
 	var said string
 	if err := b.ask(agentURL+"/metrics", &said); err == nil {

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// ballast is what people put onto disks, which nobody may remove.
+	// ballast is a file of people's own data, which ebb must not remove.
 	ballast = "/var/ballast"
 	alert   = "EbbReclaimHolds"
 )
 
-// reclaim fills the disk twice: what is unused suffices the first time, and the
-// second time it does not.
+// reclaim fills the disk twice. The first time, removing unused images is enough; the
+// second time it is not.
 func (b *fixture) reclaim() {
 	at := need(b.images())
 	must(fill(at.HighPercent - 2))
@@ -44,10 +44,10 @@ func (b *fixture) reclaim() {
 	b.tooFull(now)
 }
 
-// tooFull fills the disk with what ebb may not remove, until the alert fires.
+// tooFull fills the disk with data that ebb must not remove, until the alert fires.
 func (b *fixture) tooFull(now explanation) {
 	b.notes.line("  # people write a file that leaves %d %%", 100-now.HighPercent-3)
-	// Step by step: what ebb removes meanwhile makes room.
+	// Step by step, because ebb frees space at the same time.
 	b.eventually("the disk to stay full", func() error {
 		now, err := b.images()
 		if err == nil && (now.UsedPercent < now.HighPercent+2 || now.bigOnes() > 0) {
@@ -75,7 +75,7 @@ func (e explanation) bigOnes() int {
 	return n
 }
 
-// noPressure tells whether the kubelet never had cause to act.
+// noPressure checks that the kubelet never had cause to act.
 func (b *fixture) noPressure() {
 	text := need(b.kubectl("get", "node", nodeName, `--output=jsonpath={.status.conditions[?(@.type=="DiskPressure")].status}`))
 	if text != "False" {
@@ -86,7 +86,7 @@ func (b *fixture) noPressure() {
 	}
 }
 
-// fill grows the ballast until the disk is used to that percentage, as df has it.
+// fill grows the ballast until the disk is used to that percentage, as df counts.
 func fill(percent int) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs("/var", &st); err != nil {
@@ -98,7 +98,7 @@ func fill(percent int) error {
 	}
 	info, err := f.Stat()
 	if err == nil {
-		// Of what is there for all but root.
+		// Relative to the space available to users other than root.
 		left := int64(st.Bavail) - int64(st.Blocks)*int64(100-percent)/100
 		if left > 0 {
 			err = unix.Fallocate(int(f.Fd()), 0, info.Size(), left*st.Bsize)

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// touch is a run of a container: between these two moments something was executed.
+// touch is one run of a container: something was executed between begun and ended.
 type touch struct{ begun, ended time.Time }
 
-// load is what runs while the agent is replaced: images in turn, one process each,
-// nothing of which the runtime or Kubernetes would tell the agent later.
+// load is the workload while the agent is replaced: one process at a time, of each image in turn.
+// Neither the runtime nor Kubernetes reports these runs to the agent later.
 type load struct {
 	mu      sync.Mutex
-	last    map[string]touch // the last of each image
+	last    map[string]touch // latest run of each image
 	runs    int
-	without int // runs while no agent was there
+	without int // runs without a running agent
 }
 
-// roll replaces the agent by its next version. The images that are used while there
-// is none are not used again, so that their last use is of that time alone.
+// roll replaces the agent by its next version. Images used while no agent runs are not used again,
+// so their last use must be from that time.
 func (b *fixture) roll() {
 	b.provision("--images", filepath.Join(b.o.out, "load.tar"), "images")
 	b.eventually("the agent to know the images", func() error {
@@ -51,8 +51,8 @@ func (b *fixture) replace() {
 	b.rollout("daemonset/ebb-agent")
 }
 
-// carry runs containers until ctx is done: of the first images while an agent answers,
-// of the others while none does.
+// carry runs containers until ctx is done: of the first half of the images while an agent answers,
+// of the second half while none does.
 func (b *fixture) carry(ctx context.Context, l *load) error {
 	for ctx.Err() == nil {
 		n, without := l.runs%(loadOnes/2), 0
@@ -65,8 +65,9 @@ func (b *fixture) carry(ctx context.Context, l *load) error {
 		if _, err := b.run("ctr", "--namespace", "k8s.io", "run", "--rm", name, fmt.Sprintf("load-%d", l.runs), "/bin/true"); err != nil {
 			return err
 		}
-		// An agent that starts while a container ends may list it and not have heard of its end. The
-		// next look finds it gone, and takes its own time for the end: doubt makes a use later.
+		// An agent that starts while a container ends may list it without receiving its end event.
+		// The next look finds the container gone and records its own time as the end: in doubt, ebb
+		// makes a use later.
 		if gone := time.Now(); without == 1 && b.ask(agentURL+"/healthz", &ignored) == nil {
 			if err := attempt(func() { b.lookedAfter(gone) }); err != nil {
 				return err
@@ -80,7 +81,7 @@ func (b *fixture) carry(ctx context.Context, l *load) error {
 	return nil
 }
 
-// lookedAfter waits until the agent has listed what there is after that.
+// lookedAfter waits until the agent has listed the containers after then.
 func (b *fixture) lookedAfter(then time.Time) {
 	b.eventually("the new agent to look", func() error {
 		now, err := b.images()
@@ -91,7 +92,7 @@ func (b *fixture) lookedAfter(then time.Time) {
 	})
 }
 
-// compare holds what the new agent knows against what was run.
+// compare compares the last uses that the new agent reports with the runs.
 func (b *fixture) compare(l *load) {
 	if l.without < 2 {
 		fail("only %d of %d containers ran while there was no agent", l.without, l.runs)

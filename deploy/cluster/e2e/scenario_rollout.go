@@ -13,7 +13,7 @@ const rolloutPage = "docs/rollout.md"
 // pinDirectory is where the agent's programs are pinned.
 const pinDirectory = "/sys/fs/bpf/ebb"
 
-// canary lets the agent act on a node with a label, and takes that back.
+// canary lets the agent act on a node with a label, and undoes it.
 func (b *fixture) canary() {
 	b.follow(rolloutPage, "2. Canary")
 	b.agentIs("enforce")
@@ -36,7 +36,7 @@ func (b *fixture) agentIs(mode string) {
 	})
 }
 
-// stop holds all agents up at once, and then has none.
+// stop pauses all agents at once, and then deletes the DaemonSet.
 func (b *fixture) stop() {
 	do := func(command string) {
 		if _, err := b.typed(command); err != nil {

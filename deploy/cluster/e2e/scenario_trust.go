@@ -10,12 +10,12 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// onlyIfFirst is what the agent asks before it removes what a deleted pod has left. In a
-// run the kubelet can be first each time, so that it has no cause to ask; that it does
-// otherwise is what the tests of agent/node/beside and runtime/kube/e2e show.
+// onlyIfFirst is the right that the agent uses before it removes the remains of a
+// deleted pod. In a run the kubelet may always be first, so the agent need not use the
+// right. The tests of agent/node/beside and runtime/kube/e2e show that it does.
 const onlyIfFirst = "get /pods"
 
-// rights compares what ebb asked the API server for with what its roles allow.
+// rights compares ebb's requests to the API server with what its roles allow.
 func (b *fixture) rights() {
 	asked := map[string][]string{} // by account
 	var refused []string
@@ -49,7 +49,7 @@ func (b *fixture) rights() {
 	b.notes.ok("the controller made %d kinds of requests, none of which was refused", len(asked["ebb-controller"]))
 }
 
-// granted lists what a ClusterRole allows, as "verb group/resource".
+// granted returns the rights of a ClusterRole, each as "verb group/resource".
 func (b *fixture) granted(role string) (all []string) {
 	var r struct {
 		Rules []struct{ APIGroups, Resources, Verbs []string }
@@ -67,7 +67,7 @@ func (b *fixture) granted(role string) (all []string) {
 	return all
 }
 
-// doors looks at what ebb's processes listen on.
+// doors checks the addresses and sockets on which ebb's processes listen.
 func (b *fixture) doors() {
 	for name, want := range map[string][]string{
 		"ebb-agent":      {"tcp 127.0.0.1:9480", "tcp :::9478", "unix " + agentSocket},
@@ -89,10 +89,10 @@ func (b *fixture) doors() {
 	b.harmless()
 }
 
-// adminSocket takes what changes something, in the controller's own container.
+// adminSocket is where the controller accepts changes, in its own container.
 const adminSocket = "/run/ebb/controller.sock"
 
-// private looks whether the sockets of a process are for its own user alone.
+// private returns an error if a Unix socket of a process is accessible to other users.
 func private(pid int, listens []string) error {
 	for _, l := range listens {
 		path, is := strings.CutPrefix(l, "unix ")
@@ -110,7 +110,7 @@ func private(pid int, listens []string) error {
 	return nil
 }
 
-// harmless tries to change something over TCP.
+// harmless checks that nothing can be changed over TCP.
 func (b *fixture) harmless() {
 	pods := need(b.kubectl("--namespace", namespace, "get", "pods", "--selector=app.kubernetes.io/component=controller",
 		"--output=jsonpath={.items[*].status.podIP}"))

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// stuck are an owner that waits, with the finalizer foregroundDeletion, for a dependent
-// that somebody else holds: nobody would ever finish it without a collector.
+// stuck is a dependent with a finalizer of its own. Its owner waits for it with the finalizer
+// foregroundDeletion: without a collector the owner would never be deleted.
 const stuck = `
 apiVersion: v1
 kind: ConfigMap
@@ -21,7 +21,8 @@ metadata:
   ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: %s, blockOwnerDeletion: true}]
 `
 
-// uninstall is refused as long as something would stay behind.
+// uninstall checks that uninstalling is refused while something would be left behind, then
+// uninstalls.
 func (b *fixture) uninstall() {
 	const heading = "Remove it"
 	b.strand()
@@ -45,24 +46,24 @@ func (b *fixture) uninstall() {
 	b.nothingLeft()
 }
 
-// manifests does it once more without what a newcomer may not have. This time the kubelet
-// gets its images back before the end.
+// manifests installs and uninstalls again, without a registry and without helm. This time the
+// kubelet gets image collection back before the end.
 func (b *fixture) manifests() {
 	// A kubelet that has pulled an image asks for credentials under each of its other names, too
-	// (KEP-2535). This one is to be as it is on a node where the image has only been imported.
+	// (KEP-2535). Here the kubelet must be as on a node where the image was only imported.
 	records, err := filepath.Glob("/var/lib/kubelet/image_manager/pulled/*")
 	must(err)
 	for _, record := range records {
 		must(os.Remove(record))
 	}
-	b.provision("--image-gc", "100", "kubelet") // it keeps its records in memory
+	b.provision("--image-gc", "100", "kubelet") // the kubelet also keeps its pull records in memory
 	b.controlled = false
 	b.follow("README.md", "Install it")
 	b.readyIn("observe")
 	b.notes.ok("installed from an image that was not pulled")
 	b.withoutAgent()
 	b.follow("docs/chart.md", "With the plain manifests")
-	// And directories that were mounted in the pod, which are empty.
+	// The directories that were mounted into the pod remain, too; they are empty.
 	b.nothingLeft("files: "+stateDirectory, "files: /run/ebb", "files: "+pinDirectory, "files: /var/lib/kubelet/ebb")
 	b.follow("README.md", "Install it")
 	b.readyIn("observe")
@@ -78,8 +79,8 @@ func (b *fixture) manifests() {
 	b.nothingLeft()
 }
 
-// withoutAgent has the doctor look at the node from a debugging pod and from a Job. What it finds is
-// this machine's; it has to find the kubelet and the runtime.
+// withoutAgent runs the doctor from a debugging pod and from a Job. Its findings depend on this
+// machine, but it has to find the kubelet and the runtime.
 func (b *fixture) withoutAgent() {
 	said := b.follow("docs/doctor.md", "Without an agent")
 	for _, has := range []string{"ebb doctor on ", "running, pid", "imageGCHighThresholdPercent"} {
@@ -90,7 +91,7 @@ func (b *fixture) withoutAgent() {
 	b.notes.ok("the doctor sees the kubelet and the node from a pod of its own")
 }
 
-// strand makes an object that is being deleted, and cannot go.
+// strand makes an object that is being deleted and cannot finish: see stuck.
 func (b *fixture) strand() {
 	need(b.kubectl("create", "configmap", "owner"))
 	uid := need(b.kubectl("get", "configmap", "owner", "--output=jsonpath={.metadata.uid}"))
@@ -98,10 +99,11 @@ func (b *fixture) strand() {
 	need(b.kubectl("delete", "configmap", "owner", "--cascade=foreground", "--wait=false"))
 }
 
-// stateDirectory is where the agent's state is, for a later installation.
+// stateDirectory holds the agent's state, for a later installation.
 const stateDirectory = "/var/lib/ebb"
 
-// nothingLeft waits until all is as before ebb came, but for these traces.
+// nothingLeft waits until no traces are left beyond those found before ebb was installed, except
+// for those in but.
 func (b *fixture) nothingLeft(but ...string) {
 	b.eventually("every trace to go", func() error {
 		now, err := b.lookAround()

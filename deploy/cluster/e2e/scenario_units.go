@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// units has the script write what it starts on a machine with systemd, and systemd
-// judge it. There is none here to start it: systemctl and modprobe do nothing.
+// units has provision.sh write its systemd units, and systemd-analyze verify them. No
+// systemd runs here to start them: systemctl and modprobe are stubs.
 func (b *fixture) units() {
 	stubs := filepath.Join(b.files, "stubs")
 	must(os.MkdirAll(stubs, 0o755))

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// scenarios are a run, in its order: each finds what the ones before have left.
+// scenarios lists the steps of a run, in order. Each step builds on the state that
+// earlier ones leave.
 var scenarios = []struct {
 	name, title string
 	run         func(*fixture)
@@ -41,7 +42,7 @@ var scenarios = []struct {
 	{"units", "The same script on a machine with systemd", (*fixture).units},
 }
 
-// inside is the run, from the inside of the machine.
+// inside runs the scenarios, inside the machine.
 func inside(ctx context.Context, o options) error {
 	b, err := newFixture(ctx, o)
 	if err != nil {
@@ -62,9 +63,9 @@ func inside(ctx context.Context, o options) error {
 	return errors.Join(b.collect(), b.notes.save(filepath.Join(o.out, transcriptFile)))
 }
 
-// collect brings logs out of the machine.
+// collect copies logs out of the machine.
 func (b *fixture) collect() error {
-	// Whatever ended the run, this is to be had.
+	// The logs are wanted even if the context has ended.
 	b.Context = context.WithoutCancel(b.Context)
 	for name, args := range map[string][]string{
 		"objects.txt":    {"get", "all,events,configmaps,leases,nodes", "--all-namespaces", "--output=wide"},

@@ -10,11 +10,11 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// processes finds those of a program by its command line.
+// processes returns the PIDs of a program, found by its command line.
 func processes(program string) (pids []int, err error) {
 	all, err := procfs.AllProcs()
 	for _, p := range all {
-		// One that has just ended has none.
+		// A process that has just ended has no command line.
 		if line, _ := p.CmdLine(); len(line) > 0 && filepath.Base(line[0]) == program {
 			pids = append(pids, p.PID)
 		}
@@ -27,7 +27,8 @@ const (
 	unixListens = 1 << 16 // __SO_ACCEPTCON
 )
 
-// listeners is what a process listens on, from its own network namespace's tables.
+// listeners returns the addresses and sockets on which a process listens, from the
+// tables of its network namespace.
 func listeners(pid int) ([]string, error) {
 	own, err := socketsOf(pid)
 	if err != nil {
@@ -43,7 +44,8 @@ func listeners(pid int) ([]string, error) {
 			all = append(all, fmt.Sprintf(format, args...))
 		}
 	}
-	// Netlink, which is advised, tells of this process's own namespace.
+	// Netlink, which the deprecation advises, reports the caller's network namespace
+	// instead.
 	//lint:ignore SA1019 see above
 	tcp, errTCP := tables.NetTCP()
 	//lint:ignore SA1019 see above
@@ -52,7 +54,7 @@ func listeners(pid int) ([]string, error) {
 	udp6, errUDP6 := tables.NetUDP6()
 	unix, errUNIX := tables.NetUNIX()
 	if errors.Is(errTCP6, os.ErrNotExist) {
-		errTCP6, errUDP6 = nil, nil // no IPv6 here
+		errTCP6, errUDP6 = nil, nil // no IPv6 on this machine
 	}
 	if err := errors.Join(errTCP, errTCP6, errUDP, errUDP6, errUNIX); err != nil {
 		return nil, err
@@ -74,7 +76,8 @@ func listeners(pid int) ([]string, error) {
 	return all, nil
 }
 
-// socketsOf are the sockets that a process has open.
+// socketsOf returns the targets of a process's file descriptors; a socket reads
+// "socket:[INODE]".
 func socketsOf(pid int) (map[string]bool, error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {

@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// traces is what ebb could leave behind, by kind.
+// traces lists what ebb could leave behind, by kind.
 type traces map[string][]string
 
-// lookAround lists it: in the kernel and on the node, in containerd, in the API server.
+// lookAround lists traces in the kernel and on the node, in containerd, and in the API
+// server.
 func (b *fixture) lookAround() (traces, error) {
 	t := traces{}
 	for _, dir := range []string{"/sys/fs/bpf", "/run/ebb", "/var/lib/ebb", "/etc/ebb", "/var/lib/kubelet/ebb"} {
@@ -19,7 +20,7 @@ func (b *fixture) lookAround() (traces, error) {
 			if err == nil && path != "/sys/fs/bpf" {
 				t["files"] = append(t["files"], path)
 			}
-			return nil // what is not there leaves nothing
+			return nil // a missing directory holds no traces
 		})
 		if err != nil {
 			return nil, err
@@ -45,7 +46,7 @@ func (b *fixture) lookAround() (traces, error) {
 	return t, nil
 }
 
-// more is what other has and t has not.
+// more returns the traces that other has and t has not.
 func (t traces) more(other traces) []string {
 	var more []string
 	for kind, list := range other {

@@ -17,11 +17,12 @@ import (
 	"github.com/ebb-agent/ebb/tools/process"
 )
 
-// goDirs are where Go keeps what it has built and downloaded. The machine has no network,
-// and another home.
+// goDirs are the variables that name Go's build cache and module cache. The inner machine
+// has no network, and a different home directory.
 var goDirs = []string{"GOCACHE", "GOMODCACHE"}
 
-// keepGo tells the inner process where they are, and Go's settings.
+// keepGo sets the variables of goDirs, and GOENV, in the environment of the inner
+// process. It returns the directories.
 func keepGo(ctx context.Context) (dirs []string, err error) {
 	const settings = "GOENV"
 	text, err := process.Output(exec.CommandContext(ctx, "go", append([]string{"env", "-json", settings}, goDirs...)...))
@@ -41,11 +42,11 @@ func keepGo(ctx context.Context) (dirs []string, err error) {
 	return dirs, err
 }
 
-// ofMake is what make tells those that it starts, who would tell of directories.
+// ofMake lists variables by which make makes its children print directories.
 var ofMake = []string{"MAKEFLAGS", "MFLAGS", "MAKELEVEL"}
 
-// makeWorkplace makes what a person has who follows the pages: the tree, to write into,
-// and the programs on the PATH. The real tree and Go's real cache stay as they are.
+// makeWorkplace makes what a reader of the pages has: a writable copy of the tree, and
+// the programs on the PATH. Overlays keep the real tree and Go's real cache unchanged.
 func (b *fixture) makeWorkplace() {
 	const dir = "/run/e2e/workplace"
 	must(os.MkdirAll(dir, 0o755))
@@ -63,11 +64,11 @@ func (b *fixture) makeWorkplace() {
 	}
 	b.shellEnv = append(b.shellEnv,
 		"PATH="+strings.Join(programs, ":")+":"+os.Getenv("PATH"), "GOCACHE="+cache, "TMPDIR="+tmp,
-		// An image for this node: that of the other architecture takes as long again.
+		// Only this node's architecture: the other one would take as long again.
 		"IMAGE_FLAGS=--arch="+runtime.GOARCH)
 }
 
-// overlay shows a directory at another place, where it can be written to.
+// overlay mounts a writable overlay of a directory, and returns its path.
 func overlay(dir, name, lower string) string {
 	path := filepath.Join(dir, name)
 	upper, work := path+".upper", path+".work"

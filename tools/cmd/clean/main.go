@@ -1,6 +1,6 @@
 // Command clean removes the throwaway nodes, machines and control planes that a crash has
-// left behind. What a living process owns is left alone; running it twice, or with nothing
-// to do, is harmless.
+// left behind. It leaves those that a living process owns. It is harmless to run it twice,
+// or with nothing to do.
 package main
 
 import (

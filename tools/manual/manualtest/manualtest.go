@@ -1,5 +1,5 @@
-// Package manualtest holds the repository's manual pages and completions against
-// the commands that they are made from.
+// Package manualtest compares the repository's manual pages and completions with the
+// commands that they are generated from.
 package manualtest
 
 import (
@@ -18,8 +18,9 @@ import (
 	"github.com/ebb-agent/ebb/tools/manual"
 )
 
-// Check compares, or with -update rewrites, what is made from a program; top is
-// the way to the top of the repository. It minds what --help does not teach, too.
+// Check compares the generated files of a program, or rewrites them with -update. top
+// is the path of the top of the repository. It also checks that --help explains every
+// command and flag.
 func Check(t *testing.T, top string, root *cobra.Command, section int) {
 	t.Helper()
 	teaches(t, root)
@@ -33,7 +34,7 @@ func Check(t *testing.T, top string, root *cobra.Command, section int) {
 	stale(t, top, root.Name(), section, files)
 }
 
-// stale finds pages of commands that are no more.
+// stale reports pages of removed commands, or deletes them with -update.
 func stale(t *testing.T, top, name string, section int, files map[string][]byte) {
 	t.Helper()
 	pages, err := filepath.Glob(filepath.Join(top, manual.PageDir, fmt.Sprintf("%s*.%d", name, section)))
@@ -57,8 +58,8 @@ func stale(t *testing.T, top, name string, section int, files map[string][]byte)
 	}
 }
 
-// teaches wants of each command what it is, why, and how it is used, and of each
-// flag what it does.
+// teaches checks that each command has a short and a long text and an example, and that
+// each flag has a description.
 func teaches(t *testing.T, cmd *cobra.Command) {
 	t.Helper()
 	if cmd.Short == "" || cmd.Long == "" {

@@ -15,10 +15,10 @@ import (
 
 var started atomic.Int64
 
-// Start starts a node that is closed when the test ends; a test that failed
-// prints the node's containerd log. Unless the Config has a name, the node gets
-// one of its own, so that tests, and packages, can run side by side. Nodes that
-// killed tests left behind are removed first.
+// Start starts a node that is closed when the test ends; a test that failed prints the
+// node's containerd log. Without a name in the Config the node gets a unique one, so
+// that tests and packages can run in parallel. Nodes that killed tests left behind are
+// removed first.
 func Start(t testing.TB, c node.Config) *node.Node {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -18,17 +18,17 @@ import (
 // Object is any object of the API, or a part of one.
 type Object = map[string]any
 
-// patience is for what the API server itself does.
+// patience bounds waits for the API server's own work.
 const patience = 3 * time.Minute
 
-// Cluster is a control plane, asked by an admin for tests that say in few words what is to be there.
+// Cluster is a control plane with short methods that act as an admin, for tests.
 type Cluster struct {
 	*peers.ControlPlane
 	Admin *http.Client
-	Via   string // URL of the API server that is asked; "" is the first
+	Via   string // URL of the API server to use; "" is the first
 }
 
-// Start starts one by StartControlPlane.
+// Start starts a cluster with StartControlPlane.
 func Start(t testing.TB, c peers.Config) *Cluster {
 	t.Helper()
 	cp := StartControlPlane(t, c)
@@ -39,7 +39,7 @@ func Start(t testing.TB, c peers.Config) *Cluster {
 	return &Cluster{ControlPlane: cp, Admin: admin}
 }
 
-// AdminKubeconfig is a file for who may do everything.
+// AdminKubeconfig returns a kubeconfig file with all rights.
 func (c *Cluster) AdminKubeconfig(t testing.TB) string {
 	t.Helper()
 	file, err := c.Kubeconfig("admin", "system:masters")
@@ -63,12 +63,12 @@ func (c *Cluster) ApplyFiles(t testing.TB, files ...string) {
 	}
 }
 
-// Ask is peers.Request by the admin.
+// Ask is peers.Request as the admin.
 func (c *Cluster) Ask(ctx context.Context, method, path string, in, out any) error {
 	return peers.Request(ctx, c.Admin, method, cmp.Or(c.Via, c.URL())+path, in, out)
 }
 
-// Must asks for something that must succeed, and returns the object's UID.
+// Must sends a request that must succeed, and returns the object's UID.
 func (c *Cluster) Must(t testing.TB, method, path string, in any) (uid string) {
 	t.Helper()
 	var out struct{ Metadata Meta }
@@ -78,7 +78,7 @@ func (c *Cluster) Must(t testing.TB, method, path string, in any) (uid string) {
 	return out.Metadata.UID
 }
 
-// Read reads what must be there.
+// Read reads an object that must exist.
 func (c *Cluster) Read(t testing.TB, path string, out any) {
 	t.Helper()
 	if err := c.Ask(t.Context(), http.MethodGet, path, nil, out); err != nil {
@@ -86,16 +86,16 @@ func (c *Cluster) Read(t testing.TB, path string, out any) {
 	}
 }
 
-// Namespace makes one.
+// Namespace creates a namespace.
 func (c *Cluster) Namespace(t testing.TB, name string) {
 	t.Helper()
 	c.Must(t, http.MethodPost, "/api/v1/namespaces", Object{"metadata": Object{"name": name}})
 }
 
-// User is a subject of Allow.
+// User returns a subject for Allow.
 func User(name string) Object { return Object{"kind": "User", "name": name} }
 
-// Allow makes a ClusterRole of that name and binds it to a subject.
+// Allow creates a ClusterRole of that name and binds it to a subject.
 func (c *Cluster) Allow(t testing.TB, role string, subject Object, rules ...Object) {
 	t.Helper()
 	const api = "/apis/rbac.authorization.k8s.io/v1/"
@@ -105,7 +105,7 @@ func (c *Cluster) Allow(t testing.TB, role string, subject Object, rules ...Obje
 		"roleRef": Object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}})
 }
 
-// Meta is what tests look at of an object.
+// Meta is the metadata that tests read.
 type Meta struct {
 	UID               string
 	ResourceVersion   string
@@ -114,7 +114,7 @@ type Meta struct {
 	OwnerReferences   []Reference
 }
 
-// Reference to an owner.
+// Reference is an owner reference.
 type Reference struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -123,7 +123,7 @@ type Reference struct {
 	Block      bool   `json:"blockOwnerDeletion"`
 }
 
-// Get reads an object; nil if it is not there.
+// Get reads an object, or returns nil if it does not exist.
 func (c *Cluster) Get(ctx context.Context, path string) (*Meta, error) {
 	var out struct{ Metadata Meta }
 	err := c.Ask(ctx, http.MethodGet, path, nil, &out)
@@ -133,7 +133,7 @@ func (c *Cluster) Get(ctx context.Context, path string) (*Meta, error) {
 	return &out.Metadata, err
 }
 
-// AwaitGone waits until an object is not there.
+// AwaitGone waits until an object does not exist.
 func (c *Cluster) AwaitGone(t testing.TB, path string) {
 	t.Helper()
 	await.Holds(t, patience, path+" to go", func(ctx context.Context) error {
@@ -145,7 +145,7 @@ func (c *Cluster) AwaitGone(t testing.TB, path string) {
 	})
 }
 
-// Compact has etcd forget all but the newest state.
+// Compact compacts etcd to the newest revision.
 func (c *Cluster) Compact(t testing.TB) {
 	t.Helper()
 	etcd := peers.UnixClient(c.EtcdSocket())
@@ -160,11 +160,11 @@ func (c *Cluster) Compact(t testing.TB) {
 	}
 }
 
-// Definitions is where custom types are defined.
+// Definitions is the API path of custom resource definitions.
 const Definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-// Definition of a custom type, "Namespaced" or in the scope "Cluster". The first version is
-// stored; those with a ! behind them are not served.
+// Definition returns the definition of a custom type, of scope "Namespaced" or "Cluster".
+// The first version is stored; versions with the suffix ! are not served.
 func Definition(group, kind, plural, scope string, versions ...string) Object {
 	var list []any
 	for i, v := range versions {
@@ -178,7 +178,7 @@ func Definition(group, kind, plural, scope string, versions ...string) Object {
 			"names": Object{"plural": plural, "singular": strings.ToLower(kind), "kind": kind, "listKind": kind + "List"}}}
 }
 
-// Define defines a custom type, or changes it, and waits until it is served.
+// Define creates or updates a custom type, and waits until it is served.
 func (c *Cluster) Define(t testing.TB, definition Object) {
 	t.Helper()
 	meta, spec := definition["metadata"].(Object), definition["spec"].(Object)

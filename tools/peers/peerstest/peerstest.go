@@ -1,6 +1,6 @@
-// Package peerstest starts the real Kubernetes for tests, and asks it for them. A package whose tests
-// import it is run by "make e2e", which builds the binaries; elsewhere these
-// tests are skipped, because the build takes minutes.
+// Package peerstest starts the real Kubernetes for tests, and sends requests to it. "make e2e" builds
+// the binaries and runs every package whose tests import peerstest. Elsewhere these tests are
+// skipped, because the build takes minutes.
 package peerstest
 
 import (
@@ -19,7 +19,7 @@ import (
 
 var started atomic.Int64
 
-// Need skips the test unless the binaries are there.
+// Need skips the test unless BinariesEnv is set.
 func Need(t testing.TB) {
 	t.Helper()
 	if os.Getenv(peers.BinariesEnv) == "" {
@@ -27,7 +27,7 @@ func Need(t testing.TB) {
 	}
 }
 
-// Binary is the path of one of the binaries.
+// Binary returns the path of one of the binaries.
 func Binary(t testing.TB, name string) string {
 	t.Helper()
 	Need(t)
@@ -38,10 +38,10 @@ func Binary(t testing.TB, name string) string {
 	return path
 }
 
-// OutageEnv makes outages as long as those of real clusters, "5m" for instance.
+// OutageEnv is the variable that makes outages as long as those of real clusters, "5m" for instance.
 const OutageEnv = "EBB_TEST_OUTAGE"
 
-// Outage is how long an API server is away in a test: short, or what OutageEnv says.
+// Outage returns how long a test stops an API server: short, or the value of OutageEnv.
 func Outage(t testing.TB, short time.Duration) time.Duration {
 	t.Helper()
 	long := os.Getenv(OutageEnv)
@@ -55,9 +55,8 @@ func Outage(t testing.TB, short time.Duration) time.Duration {
 	return d
 }
 
-// StartControlPlane starts a control plane that is closed when the test ends. A
-// test that failed prints where the logs ended. What killed tests left behind is
-// removed first.
+// StartControlPlane starts a control plane that is closed when the test ends. A test that failed
+// prints the end of the logs. Control planes that killed tests left behind are removed first.
 func StartControlPlane(t testing.TB, c peers.Config) *peers.ControlPlane {
 	t.Helper()
 	Need(t)
@@ -82,8 +81,8 @@ func StartControlPlane(t testing.TB, c peers.Config) *peers.ControlPlane {
 	return cp
 }
 
-// StartKubelet starts a kubelet that is closed when the test ends, before the
-// node if that was started by nodetest.
+// StartKubelet starts a kubelet that is closed when the test ends. If nodetest started the node, the
+// kubelet is closed before it.
 func StartKubelet(t testing.TB, c peers.KubeletConfig) *peers.Kubelet {
 	t.Helper()
 	Need(t)

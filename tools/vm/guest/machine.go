@@ -17,8 +17,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/vm/report"
 )
 
-// mounts is what an ordinary node has. bpffs and tracefs are left to whoever
-// needs them: mounting them where they are missing is part of what is tested.
+// mounts are the mounts of an ordinary node. bpffs and tracefs are not among them:
+// tests check that they are mounted where they are missing.
 var mounts = []struct{ source, target, kind, options string }{
 	{"proc", "/proc", "proc", ""},
 	{"sysfs", "/sys", "sysfs", ""},
@@ -55,9 +55,9 @@ func makeMachine() error {
 	return raiseLoopback()
 }
 
-// leaveRootfs puts a mount of the root filesystem on top of itself and makes it
-// the root. The very first mount has no parent, and pivot_root(2), by which runc
-// enters a container, refuses to start from such a one.
+// leaveRootfs mounts the root filesystem on top of itself and makes that mount the
+// root. The initial mount has no parent, and pivot_root(2), by which runc enters a
+// container, fails on a mount without a parent.
 func leaveRootfs() error {
 	const top = "/top"
 	return errors.Join(
@@ -96,8 +96,8 @@ func loadModules(files []string) error {
 		}
 		err = unix.FinitModule(int(f.Fd()), "", 0)
 		f.Close()
-		// One for a CPU with other instructions says ENODEV, and has a generic
-		// stand-in; one may have come as the need of an earlier one.
+		// A module for a CPU with other instructions returns ENODEV, and has a generic
+		// substitute. A module may be loaded already as a dependency of an earlier one.
 		if err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("load module %s: %w", name, err)
 		}
@@ -122,8 +122,8 @@ func describeKernel() (report.Kernel, error) {
 	return k, nil
 }
 
-// tryPrograms attaches every kernel program once, and says how that went. If
-// none can be had there is no list, and the reason ends the machine.
+// tryPrograms attaches every kernel program once and returns the results. If loading
+// fails, there is no list, and the error ends the machine.
 func tryPrograms() (list []report.Program, err error) {
 	const pins = "/run/ebb-programs"
 	probes, err := bpf.Load(context.Background(), bpf.Options{PinDir: pins})

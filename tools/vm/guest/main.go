@@ -1,15 +1,15 @@
 //go:build linux
 
-// Command guest is the first process of a test machine (see package vm). It
-// makes the machine fit for containers, runs the suites it was ordered to, one
-// after the other, reports on the second serial port, and powers off.
+// Command guest is the first process of a test machine (see package vm). It prepares
+// the machine for containers, runs the ordered suites one after the other, reports on
+// the second serial port, and ends the machine.
 //
-// It does so as two processes. The first reaps: orphans of shims and tests
-// become its children, and a wait for any child would take the exit status of
-// commands from whoever started them. So the work is done by a child.
+// It runs as two processes. The first one only reaps: orphans of shims and tests become
+// its children. If it also started commands, its wait for any child would take their
+// exit status. So a child does the work.
 //
-// Whatever goes wrong here is printed and ends the machine without the last line
-// of a report, which is a failure for whoever reads it.
+// An error is printed and ends the machine without the last line of a report, which the
+// reader treats as a failure.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/vm/report"
 )
 
-// reportPort is the second serial port. On amd64 the console is the first of the
+// reportPort is the second serial port. On amd64 the console is the first port of the
 // same kind.
 var reportPort = map[string]string{"amd64": "/dev/ttyS1", "arm64": "/dev/ttyS0"}[runtime.GOARCH]
 
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// boot makes the machine and waits for the worker, reaping whatever else ends.
+// boot makes the machine and waits for the worker, while it reaps all other children.
 func boot() error {
 	if err := makeMachine(); err != nil {
 		return err
@@ -65,10 +65,9 @@ func boot() error {
 	}
 }
 
-// powerOff does not return. It asks for a reboot, on which qemu ends: qemu 7.2
-// overlooks a power-off after the machine has been suspended. If the kernel
-// refused, returning from the first process would make it panic, which ends the
-// machine as well.
+// powerOff does not return. It requests a reboot, which ends qemu: qemu 7.2 misses a
+// power-off after the machine has been suspended. If the kernel refuses, the first
+// process exits, and the resulting panic ends the machine as well.
 func powerOff() {
 	unix.Sync()
 	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART); err != nil {
@@ -124,9 +123,9 @@ func work() error {
 	return drain(out)
 }
 
-// drain waits until the port has sent everything: the end of the machine loses the rest. To
-// close it is not enough, which waits for as long as a port of its speed takes, and qemu can
-// be kept from the CPU for longer.
+// drain waits until the port has sent everything, because the end of the machine loses the
+// rest. A close is not enough: it waits only as long as a port of that speed takes, and qemu
+// can be kept from the CPU for longer.
 func drain(port *os.File) error {
 	for {
 		state, err := unix.IoctlGetInt(int(port.Fd()), unix.TIOCSERGETLSR)
@@ -152,8 +151,8 @@ func readOrder() (report.Order, error) {
 	return order, nil
 }
 
-// openReport opens the second serial port and stops its line discipline from
-// echoing and rewriting what goes through.
+// openReport opens the second serial port. It turns off echoing and rewriting by the
+// line discipline.
 func openReport() (*os.File, error) {
 	f, err := os.OpenFile(reportPort, os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -29,7 +29,8 @@ func runSuite(s report.Suite) report.Result {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.Program, s.Args...)
 	cmd.Dir, cmd.Env = s.Dir, append(os.Environ(), s.Env...)
-	// A group of its own, so that children which hold the pipe go with it.
+	// A process group of its own, so that children which hold the pipe are killed with
+	// it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
@@ -57,11 +58,11 @@ func verdict(ctx context.Context, s report.Suite, cmd *exec.Cmd, err error) (int
 	}
 }
 
-// verdictLine is how the testing package says how a test ended.
+// verdictLine matches the line by which the testing package reports the end of a test.
 var verdictLine = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+)`)
 
-// output passes what a test prints on to the console and counts the verdicts.
-// What only says that a test begins is left out: a serial port is slow.
+// output writes a test's output to the console and counts the verdicts. It omits lines
+// that only report the start of a test, because a serial port is slow.
 func output(console io.Writer, result *report.Result) *process.Lines {
 	return &process.Lines{Line: func(text string) {
 		if strings.HasPrefix(text, "=== ") {

@@ -1,7 +1,7 @@
-// Package initramfs writes the archive that a Linux kernel unpacks into its
-// first root filesystem: cpio in the "newc" format, uncompressed, since a
-// machine that emulates its CPU unpacks nothing fast. Names are sorted and
-// times are zero, so the same contents give the same bytes.
+// Package initramfs writes the archive that a Linux kernel unpacks into its first root
+// filesystem: cpio in the "newc" format. It is not compressed, because decompression on
+// an emulated CPU is slow. Names are sorted and times are zero, so the same contents
+// give the same bytes.
 package initramfs
 
 import (
@@ -22,7 +22,7 @@ import (
 // Archive is a set of files, by their absolute path in the machine. The zero
 // value is empty.
 type Archive struct {
-	// Root is the directory that programs are taken from; this machine's if "".
+	// Root is the directory from which programs are taken; "" is this machine's root.
 	Root string
 
 	entries map[string]entry
@@ -31,8 +31,8 @@ type Archive struct {
 // entry is one file; which field is used depends on the type in mode.
 type entry struct {
 	mode    uint32
-	content []byte // a file's, or a symbolic link's target
-	source  string // or where the file's content is on this machine
+	content []byte // of a file, or a symbolic link's target
+	source  string // or the file on this machine with the content
 	device  uint64
 }
 
@@ -41,8 +41,7 @@ func (a *Archive) AddFile(name string, mode fs.FileMode, content []byte) {
 	a.add(name, entry{mode: unix.S_IFREG | uint32(mode.Perm()), content: content})
 }
 
-// AddCopy adds a file with the content that source has when the archive is
-// written.
+// AddCopy adds a file with the content of source at the time of Write.
 func (a *Archive) AddCopy(name string, mode fs.FileMode, source string) {
 	a.add(name, entry{mode: unix.S_IFREG | uint32(mode.Perm()), source: source})
 }
@@ -52,7 +51,7 @@ func (a *Archive) AddLink(name, target string) {
 	a.add(name, entry{mode: unix.S_IFLNK | 0o777, content: []byte(target)})
 }
 
-// AddDir adds a directory. Those above other entries come by themselves.
+// AddDir adds a directory. Parents of other entries are added automatically.
 func (a *Archive) AddDir(name string) { a.add(name, directory) }
 
 // AddCharDevice adds a character device.
@@ -62,13 +61,13 @@ func (a *Archive) AddCharDevice(name string, mode fs.FileMode, major, minor uint
 
 var directory = entry{mode: unix.S_IFDIR | 0o755}
 
-// Has says whether there is an entry of that name.
+// Has reports whether there is an entry of that name.
 func (a *Archive) Has(name string) bool { _, ok := a.entries[clean(name)]; return ok }
 
 func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
-// add replaces an entry of the same name, but never a directory by a file: what
-// is below it would be lost in the machine without a word. Write reports that.
+// add adds or replaces an entry. If a file replaces a directory, Write returns an
+// error, because the kernel would silently drop the entries below it.
 func (a *Archive) add(name string, e entry) {
 	if a.entries == nil {
 		a.entries = make(map[string]entry)
@@ -101,7 +100,7 @@ func (a *Archive) Write(w io.Writer) error {
 
 const trailer = "TRAILER!!!"
 
-// ErrChanged is returned for a file that had another size when it was read.
+// ErrChanged is the error for a file whose size changed while it was copied.
 var ErrChanged = errors.New("file changed while it was copied")
 
 type writer struct {
@@ -121,8 +120,9 @@ func (w *writer) entry(ino uint32, name string, e entry) error {
 		return err
 	}
 	defer content.Close()
-	// Inode, mode, uid, gid, links, mtime, size, two of the device it lies on,
-	// two of the device it is, length of the name with its zero, checksum.
+	// Inode, mode, uid, gid, links, mtime, size, major and minor of the containing
+	// device, major and minor of the device itself, length of the name with its zero,
+	// checksum.
 	fields := []uint32{
 		ino, e.mode, 0, 0, 1, 0, uint32(size), 0, 0,
 		unix.Major(e.device), unix.Minor(e.device), uint32(len(name) + 1), 0,
@@ -150,7 +150,7 @@ func (w *writer) entry(ino uint32, name string, e entry) error {
 	return w.pad()
 }
 
-// pad aligns what comes next to 4 bytes from the start of the archive.
+// pad aligns the next output to 4 bytes from the start of the archive.
 func (w *writer) pad() error {
 	_, err := w.Write(make([]byte, (4-w.written%4)%4))
 	return err

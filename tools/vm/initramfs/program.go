@@ -11,22 +11,21 @@ import (
 	"strings"
 )
 
-// libraryDirs is where Debian's dynamic linker looks without a cache, in this
-// order; the directories of other kinds of machines are not there.
+// libraryDirs are the directories that Debian's dynamic linker searches without a
+// cache, in this order. Those of other architectures do not exist.
 var libraryDirs = []string{
 	"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
 	"/lib64", "/usr/lib64", "/lib", "/usr/lib",
 }
 
-// programDirs is where programs of another root are.
+// programDirs are the directories of programs in another root.
 var programDirs = []string{"/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
-// ErrNoLibrary is returned for a program whose libraries are not there.
+// ErrNoLibrary is the error for a program whose libraries are missing.
 var ErrNoLibrary = errors.New("shared library not found")
 
-// AddProgram adds a program of this machine's PATH, or of the root if there is
-// one, under the path it has there, with the dynamic linker and the shared
-// libraries it names.
+// AddProgram adds a program from this machine's PATH, or from Root if set, at its own
+// path. It also adds the dynamic linker and the shared libraries.
 func (a *Archive) AddProgram(name string) error {
 	file, err := a.findProgram(name)
 	if err != nil {
@@ -56,11 +55,11 @@ func (a *Archive) findProgram(name string) (string, error) {
 	return "", fmt.Errorf("%s in %s: %w", name, a.Root, exec.ErrNotFound)
 }
 
-// maxLinks bounds how many symbolic links lead to one file, as the kernel does.
+// maxLinks bounds the symbolic links to one file, as the kernel does.
 const maxLinks = 40
 
-// inRoot is where a file of the root is on this machine. Symbolic links to an
-// absolute path are meant to stay in the root.
+// inRoot returns the path on this machine of a file in Root. Absolute symbolic links
+// are resolved within Root.
 func (a *Archive) inRoot(file string) string {
 	if a.Root == "" || a.Root == "/" {
 		return file
@@ -78,8 +77,8 @@ func (a *Archive) inRoot(file string) string {
 	return filepath.Join(a.Root, filepath.Join("/", file))
 }
 
-// merged is a path with /usr before what Debian 12 links there: the archive has
-// those links, and an entry must not go through one.
+// merged returns a path below /usr for directories that Debian 12 links there. The
+// archive has those links, and an entry's path must not contain a link.
 func merged(path string) string {
 	for _, dir := range []string{"/bin/", "/sbin/", "/lib/", "/lib64/"} {
 		if strings.HasPrefix(path, dir) {
@@ -89,7 +88,7 @@ func merged(path string) string {
 	return path
 }
 
-// addLibraries adds what an ELF file needs, and what that needs in turn.
+// addLibraries adds the libraries of an ELF file, recursively.
 func (a *Archive) addLibraries(file string) error {
 	needed, err := libraries(a.inRoot(file))
 	if err != nil {

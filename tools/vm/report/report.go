@@ -1,5 +1,5 @@
-// Package report is what a test machine and the process that started it tell
-// each other: the order goes in as a file, the report comes out line by line.
+// Package report defines the data between a test machine and the process that started
+// it: an order goes into the machine as a file, and a report comes out line by line.
 package report
 
 import (
@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// OrderFile is where the guest finds its order.
+// OrderFile is the path of the order in the machine.
 const OrderFile = "/order.json"
 
-// Order says what a machine is to do.
+// Order is the work of a machine.
 type Order struct {
-	Modules []string // files, in an order in which they can be loaded
+	Modules []string // files, in load order
 	Suites  []Suite
 }
 
@@ -31,30 +31,30 @@ type Suite struct {
 	Timeout time.Duration
 }
 
-// Report is what a machine has said so far.
+// Report is what the guest has reported so far.
 type Report struct {
 	Kernel   Kernel
 	Programs []Program
 	Suites   []Result
-	Running  string // the suite that has begun and not ended
-	Ended    bool   // the guest did all it was to do
+	Running  string // suite that has begun and not ended, or ""
+	Ended    bool   // the guest completed its order
 }
 
-// Kernel is who ran the tests.
+// Kernel is the kernel on which the tests ran.
 type Kernel struct {
 	Release, Version string
 	Modules          []string // loaded before the first suite
 }
 
-// Program is one kernel program: where it goes, and whether it got there.
+// Program is one kernel program: its attach point, and whether it was attached.
 type Program struct {
 	Object, Name, AttachPoint string
 	Attached                  bool
-	Reason                    string // why not attached, or in what way less exact
-	Working                   bool   // attached, or not and all is well
+	Reason                    string // why it is not attached, or how it is less exact
+	Working                   bool   // attached, or rightly not attached
 }
 
-// Result is how a suite ended.
+// Result is the outcome of a suite.
 type Result struct {
 	Name                 string
 	Exit                 int // -1: ended by a signal or its timeout
@@ -64,7 +64,7 @@ type Result struct {
 	Skipped, FailedTests []string
 }
 
-// Line is one line of a report; one of its fields is set.
+// Line is one line of a report. Exactly one field is set.
 type Line struct {
 	Kernel   *Kernel   `json:",omitempty"`
 	Programs []Program `json:",omitempty"`
@@ -73,7 +73,7 @@ type Line struct {
 	End      bool      `json:",omitempty"`
 }
 
-// Write sends one line.
+// Write writes one line.
 func Write(w io.Writer, l Line) error {
 	if err := json.NewEncoder(w).Encode(l); err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -81,11 +81,11 @@ func Write(w io.Writer, l Line) error {
 	return nil
 }
 
-// maxLine bounds a line: the guest may be broken in any way.
+// maxLine bounds a line, in bytes: the guest may be broken in any way.
 const maxLine = 1 << 20
 
-// Read collects the lines of a machine that has ended. The last line may be cut
-// short, as by a panic, and is then not counted.
+// Read reads the report of a machine that has ended. It ignores an incomplete last
+// line, as after a panic.
 func Read(r io.Reader) (Report, error) {
 	var report Report
 	lines := bufio.NewReaderSize(r, maxLine)
@@ -120,13 +120,13 @@ func (r *Report) add(l Line) {
 	}
 }
 
-// ErrNoVerdict says that a machine ended before its guest was done.
+// ErrNoVerdict is the error for a machine that ended before its guest was done.
 var ErrNoVerdict = errors.New("the machine ended without a verdict")
 
-// ErrFailed says that tests failed, and the machine did all it was to do.
+// ErrFailed is the error for failed tests in a machine that completed its order.
 var ErrFailed = errors.New("tests failed")
 
-// Verdict is nil if every suite of the order ran and passed.
+// Verdict returns nil if every suite of the order ran and passed.
 func (r Report) Verdict(o Order) error {
 	if !r.Ended {
 		at := "before the first suite"
@@ -141,7 +141,7 @@ func (r Report) Verdict(o Order) error {
 		return fmt.Errorf("%w: %d suites ended, %d were ordered", ErrNoVerdict, len(r.Suites), len(o.Suites))
 	}
 	var failed []string
-	if len(o.Suites) == 0 { // the programs are what the machine was for
+	if len(o.Suites) == 0 { // the machine was only to attach the programs
 		failed = r.broken()
 	}
 	for i, s := range r.Suites {
@@ -161,7 +161,7 @@ func (r Report) Verdict(o Order) error {
 	return nil
 }
 
-// broken says which programs did not get where they go.
+// broken returns a message for each program that is not attached and should be.
 func (r Report) broken() []string {
 	if len(r.Programs) == 0 {
 		return []string{"no kernel program was tried"}

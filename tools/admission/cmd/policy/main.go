@@ -1,5 +1,5 @@
-// Command policy writes deploy/admission. To tell the policy of custom resources
-// whose plural is irregular or that have no namespace:
+// Command policy writes deploy/admission. To add custom resources whose plural is
+// irregular or that are cluster-scoped:
 //
 //	go run ./tools/admission/cmd/policy -dir DIR -kind example.io/Gadget=gadgetry:Cluster
 package main

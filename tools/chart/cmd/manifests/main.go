@@ -1,5 +1,5 @@
-// Command manifests writes what is made for and from the Helm chart: see package
-// chart.
+// Command manifests writes the generated files of the Helm chart, and those generated
+// from it: see package chart.
 package main
 
 import (

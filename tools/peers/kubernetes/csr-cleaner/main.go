@@ -1,10 +1,10 @@
 // Command csr-cleaner runs the kube-controller-manager's cleaner of
-// CertificateSigningRequests alone, once it knows all requests. Within the
-// kube-controller-manager it looks before its cache is filled, and then once an hour:
-// nobody can wait for that.
+// CertificateSigningRequests alone, and only once its cache is filled. Within the
+// kube-controller-manager it runs before its cache is filled, and then once an hour,
+// which is too rare for a test.
 //
-// It is a program of this module, and not a test of ebb's, because the dependencies of
-// the two would be raised to each other's versions.
+// It is a program of its own module, and not one of ebb's tests: in one module, the
+// dependencies of both would be raised to each other's versions.
 package main
 
 import (

@@ -1,14 +1,15 @@
-// Command kubelet-gc lets the kubelet's own collector of containers decide about
-// small worlds: one world a line on its standard input, as JSON, and for each one
-// line on its standard output that says what the collector did.
+// Command kubelet-gc lets the kubelet's own container collector decide about small
+// worlds. It reads one world a line, as JSON, from standard input. For each world it
+// writes one line with the collector's actions to standard output.
 //
-// The collector is k8s.io/kubernetes/pkg/kubelet/kuberuntime as it is, reached
-// through the runtime manager that the kubelet makes it with. Around it are stand-ins
-// that hold the world: for the container runtime, for the file system, and for the
-// pod workers, of which it asks two questions. It is a program and not a
-// test, and is spoken to in lines, because its module must not know ebb's: the
-// dependencies of the two would be raised to each other's versions, and the
-// kubelet built here would no longer be the one that was released.
+// The collector is the unchanged k8s.io/kubernetes/pkg/kubelet/kuberuntime, reached
+// through the runtime manager by which the kubelet creates it. Stand-ins hold the
+// world: for the container runtime, for the file system, and for the pod workers, of
+// which the collector asks two questions.
+//
+// kubelet-gc is a separate program that talks in lines, because its module must not
+// contain ebb's. In one module the dependencies of both would be raised to each other's
+// versions, and the kubelet built here would differ from the released one.
 package main
 
 import (
@@ -25,8 +26,8 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// rounds is how often the collector looks at each world: once, and again at what it
-// has left, where nothing should be left to do.
+// rounds is how often the collector runs on each world. In the second round nothing
+// should be left to do.
 const rounds = 2
 
 func main() {
@@ -42,7 +43,7 @@ func run(in io.Reader, out io.Writer) (err error) {
 		return fmt.Errorf("make directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	// Loggers without a sink: whatever the collector meets shows in its calls.
+	// Loggers without a sink: the calls show everything that the collector does.
 	klog.SetLogger(klog.Logger{})
 	ctx := klog.NewContext(context.Background(), klog.Logger{})
 	w := &world{}

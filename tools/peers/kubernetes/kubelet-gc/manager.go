@@ -13,12 +13,12 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/logs"
 )
 
-// newManager makes the runtime manager, whose collector is unexported, the way
-// NewMainKubelet does. What collecting has no use for is zero.
+// newManager makes the runtime manager as NewMainKubelet does: its collector is
+// unexported. Arguments that the collector does not use are zero.
 func newManager(ctx context.Context, scratch string, w *world) (kuberuntime.KubeGenericRuntime, error) {
 	manager, _, err := kuberuntime.NewKubeGenericRuntimeManager(
 		ctx,
-		&record.FakeRecorder{}, // without a channel: events go nowhere
+		&record.FakeRecorder{}, // without a channel: it drops events
 		nil, nil, nil,          // results of probes
 		scratch, podLogs,
 		nil, // the machine

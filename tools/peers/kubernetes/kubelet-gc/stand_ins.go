@@ -14,10 +14,10 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// Both stand-ins embed an interface that is nil: what the collector is not known to
-// call ends the program, and does not pass unseen.
+// The stand-ins embed a nil interface: an unexpected call of the collector panics
+// instead of passing unseen.
 
-// containerRuntime is a runtime that holds a world, as the CRI wants it.
+// containerRuntime is a CRI runtime that holds a world.
 type containerRuntime struct {
 	internalapi.RuntimeService
 	*world
@@ -67,7 +67,7 @@ func (r containerRuntime) StopPodSandbox(_ context.Context, id string) error {
 	return nil
 }
 
-// RemovePodSandbox takes the containers along, as every runtime does.
+// RemovePodSandbox also removes the sandbox's containers, as every runtime does.
 func (r containerRuntime) RemovePodSandbox(_ context.Context, id string) error {
 	r.calls = append(r.calls, "remove sandbox "+id)
 	r.sandboxes = slices.DeleteFunc(r.sandboxes, func(s *runtimeapi.PodSandbox) bool { return s.Id == id })
@@ -75,13 +75,13 @@ func (r containerRuntime) RemovePodSandbox(_ context.Context, id string) error {
 	return nil
 }
 
-// imageService has nothing to say.
+// imageService implements no call.
 type imageService struct {
 	internalapi.ImageManagerService
 }
 
-// fileSystem holds the directories of a world's logs, and nothing else: the
-// collector must not see this machine's.
+// fileSystem holds only the directories of a world's logs: the collector must not see
+// this machine's.
 type fileSystem struct {
 	kubecontainer.OSInterface
 	*world

@@ -8,15 +8,15 @@ import (
 	kubelettypes "k8s.io/kubelet/pkg/types"
 )
 
-// description is a world as it is sent. Ages count from the moment it is looked
-// at: the collector reads the clock.
+// description is a world in a line of input. Ages count back from the moment it is
+// loaded, because the collector reads the clock.
 type description struct {
 	MinAge             time.Duration `json:"minAge"`
 	MaxPerPodContainer int           `json:"maxPerPodContainer"`
 	MaxContainers      int           `json:"maxContainers"`
 
-	SourcesReady    bool `json:"sourcesReady"`    // and the pod workers have seen them all
-	EvictNonDeleted bool `json:"evictNonDeleted"` // the eviction manager asks
+	SourcesReady    bool `json:"sourcesReady"`    // the pod workers have seen all sources
+	EvictNonDeleted bool `json:"evictNonDeleted"` // as the eviction manager requests
 
 	Containers []struct {
 		ID      string                    `json:"id"`
@@ -39,7 +39,7 @@ type description struct {
 	LogDirectories []string `json:"logDirectories"`
 }
 
-// podState is what the pod workers know of a pod.
+// podState is what the pod workers know about a pod.
 type podState struct {
 	UID        types.UID `json:"uid"`
 	Deleted    bool      `json:"deleted"`
@@ -47,13 +47,13 @@ type podState struct {
 	Evicted    bool      `json:"evicted"`
 }
 
-// answer is what the collector did, one list for each time it looked:
-// "stop container c1", "remove sandbox s1", "remove logs default_p_uid".
+// answer lists the collector's actions, one list per round: "stop container c1",
+// "remove sandbox s1", "remove logs default_p_uid".
 type answer struct {
 	Rounds [][]string `json:"rounds"`
 }
 
-// world is what the collector sees and changes.
+// world is the state that the collector sees and changes.
 type world struct {
 	containers []*runtimeapi.Container
 	sandboxes  []*runtimeapi.PodSandbox
@@ -61,13 +61,13 @@ type world struct {
 	pods       map[types.UID]podState
 	synced     bool
 
-	calls []string // since the collector began to look
+	calls []string // in this round
 }
 
 func (w *world) load(d description, now time.Time) {
 	w.pods, w.synced = make(map[types.UID]podState, len(d.Pods)), d.SourcesReady
 	for _, p := range d.Pods {
-		if w.synced { // before, the workers have been told of no pod
+		if w.synced { // before that, the workers know no pod
 			w.pods[p.UID] = p
 		}
 	}
@@ -92,7 +92,8 @@ func (w *world) load(d description, now time.Time) {
 	}
 }
 
-// labels are those that the kubelet gives; none for what is not its own.
+// labels returns the labels that the kubelet sets; none for objects that are not the
+// kubelet's.
 func labels(uid string, more map[string]string) map[string]string {
 	if uid == "" {
 		return nil
@@ -107,8 +108,8 @@ func labels(uid string, more map[string]string) map[string]string {
 	return all
 }
 
-// The rules of the pod workers (pkg/kubelet/pod_workers.go), which cannot be made
-// outside of their package, and would need the whole kubelet around them.
+// The rules of the pod workers (pkg/kubelet/pod_workers.go). The real ones cannot be
+// created outside of their package, and would need a whole kubelet.
 
 // ShouldPodContentBeRemoved answers for the pod workers.
 func (w *world) ShouldPodContentBeRemoved(uid types.UID) bool {

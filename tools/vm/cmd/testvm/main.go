@@ -73,7 +73,7 @@ The logs of the machines are kept in the directory "vm" of the cache ($EBB_CACHE
 	return cmd
 }
 
-// run tests all kernels; one that fails does not stop the others.
+// run tests all kernels. If one fails, the others continue.
 func (o options) run(ctx context.Context) error {
 	if runtime.GOARCH != "amd64" {
 		return fmt.Errorf("machines get this one's programs, and are tried on amd64 alone; this one is %s", runtime.GOARCH)
@@ -118,7 +118,7 @@ func (o options) run(ctx context.Context) error {
 			return nil
 		})
 	}
-	_ = group.Wait() // errs has them
+	_ = group.Wait() // the errors are in errs
 	if ctx.Err() != nil {
 		return errors.Join(errs...)
 	}
@@ -130,7 +130,7 @@ func (o options) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// test is what tests of several kernels have in common.
+// test holds what the tests of several kernels share.
 type test struct {
 	options
 	cache   string
