@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
+	"github.com/ebb-agent/ebb/agent/configfile"
 	nodeconfig "github.com/ebb-agent/ebb/agent/node/config"
 )
 
@@ -58,7 +59,7 @@ func structSchema(v reflect.Value) schema {
 
 func fieldSchema(name string, v reflect.Value) schema {
 	switch v.Interface().(type) {
-	case nodeconfig.Duration, config.Duration:
+	case configfile.Duration:
 		return matching(`^0$|^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`)
 	case config.Mode: // of a collector; YAML reads a bare off as a boolean
 		return schema{"enum": []any{config.Off, config.Observe, config.Enforce, false}}

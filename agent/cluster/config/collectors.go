@@ -233,7 +233,7 @@ const maxDuration = 10 * 365 * 24 * time.Hour
 func (c *Collectors) problems(fail func(field, format string, args ...any)) {
 	between := func(field string, d Duration, least time.Duration) {
 		if time.Duration(d) < least || time.Duration(d) > maxDuration {
-			fail(field, "%s is not between %s and %s", d, least, maxDuration)
+			fail(field, "%s is not between %s and %s", d, Duration(least), Duration(maxDuration))
 		}
 	}
 	for field, m := range map[string]Mode{"owners": c.Owners.Mode, "pods": c.Pods.Mode, "jobs": c.Jobs.Mode, "csrs": c.CSRs.Mode, "leases": c.Leases.Mode, "nodes": c.Nodes.Mode, "volumes": c.Volumes.Mode} {

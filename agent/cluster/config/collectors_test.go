@@ -80,7 +80,7 @@ collectors:
 	for _, want := range []string{"collectors.pods.namespaces[0]: ", "collectors.pods.namespaces[1]: ", "collectors.pods.mode: ", "collectors.pods.keep: ", "collectors.pods.maxShare: ", "collectors.pods.quarantine: ",
 		"collectors.pods.failed.perOwner: ", "collectors.pods.succeeded.after: ", "collectors.jobs.mode: ", "collectors.jobs.defaults[0].namespaces: ",
 		"collectors.jobs.defaults[1].after: ", "collectors.jobs.defaults[1].until: unknown field", "collectors.jobs.defaults[2]: want a mapping", "collectors.jobs.defaults[3].namespaceSelector: ",
-		"collectors.csrs.pending: ", "collectors.csrs.signers: want a list of mappings", "collectors.leases.elections[0].names: ",
+		"collectors.csrs.pending: ", "collectors.csrs.signers: want a list", "collectors.leases.elections[0].names: ",
 		"collectors.volumes.mode: ", "collectors.volumes.releasedFor: ", "collectors.volumes.quarantine: ", "collectors.volumes.drivers[0].name: ", "collectors.volumes.drivers[0].socket: ",
 		`collectors.volumes.drivers[2].name: "a" is there twice`, "collectors.volumes.drivers[2].socket: ", "collectors.volumes.drivers[3].socket: ", "collectors.volumes.drivers[4].nam: unknown field",
 		"collectors.leases.elections[0].after: ", "collectors.others: unknown field", "collectors.nodes.notReadyFor: ", "collectors.nodes.label: ", "collectors.nodes.taint: a Node with it would never",

@@ -2,8 +2,9 @@ package config
 
 import (
 	_ "embed"
-	"encoding/json"
 	"time"
+
+	"github.com/ebb-agent/ebb/agent/configfile"
 )
 
 // DefaultYAML is the default configuration with every field explained.
@@ -118,27 +119,4 @@ func Default() Config {
 }
 
 // Duration is a time.Duration written as Go and Kubernetes write it: "12h45m".
-type Duration time.Duration
-
-// String formats d as UnmarshalJSON parses it.
-func (d Duration) String() string { return time.Duration(d).String() }
-
-// UnmarshalJSON accepts a string such as "90s". It refuses a number, which has no unit.
-func (d *Duration) UnmarshalJSON(data []byte) error {
-	var s string
-	parsed, err := time.Duration(0), json.Unmarshal(data, &s)
-	if err == nil {
-		parsed, err = time.ParseDuration(s)
-	}
-	if err != nil {
-		return &durationError{string(data[:min(len(data), 60)])}
-	}
-	*d = Duration(parsed)
-	return nil
-}
-
-type durationError struct{ got string }
-
-func (e *durationError) Error() string {
-	return `want a duration such as "90s" or "12h45m", got ` + e.got
-}
+type Duration = configfile.Duration

@@ -61,9 +61,9 @@ func TestProblems(t *testing.T) {
 		want []string
 	}{
 		"unknown":      {"server: {addres: x}\nmod: observe\n", []string{"mod: unknown field (known here: mode,", "server.addres: unknown field (known here: address, healthAddress, webConfigFile, adminSocket)"}},
-		"types":        {"paused: 1\ncircuitBreaker: 3\nconcurrency: {max: many}\nexclude: {types: pods}\n", []string{"paused: want true or false, got a number", "circuitBreaker: want a mapping", "concurrency.max: want a whole number, got a string", "exclude.types: want a list of strings, got a string"}},
-		"duration":     {"requestTimeout: 30\ncircuitBreaker: {window: soon}\n", []string{`requestTimeout: want a duration such as "90s" or "12h45m", got 30`, `circuitBreaker.window: want a duration such as "90s" or "12h45m", got "soon"`}},
-		"null":         {"mode:\n", []string{"mode: has no value"}},
+		"types":        {"paused: 1\ncircuitBreaker: 3\nconcurrency: {max: many}\nexclude: {types: pods}\n", []string{"paused: want true or false, got 1", "circuitBreaker: want a mapping", `concurrency.max: want a whole number, got the string "many"`, `exclude.types: want a list, got the string "pods"`}},
+		"duration":     {"requestTimeout: 30\ncircuitBreaker: {window: soon}\n", []string{`requestTimeout: want a duration such as "90s" or "12h45m", got 30`, `circuitBreaker.window: want a duration such as "90s" or "12h45m", got the string "soon"`}},
+		"null":         {"mode:\n", []string{"mode: want a string, got nothing"}},
 		"list":         {"- a\n", []string{"(whole file): want a mapping"}},
 		"not YAML":     {"a: [", []string{"not valid YAML"}},
 		"twice":        {"mode: observe\nmode: enforce\n", []string{"not valid YAML"}},

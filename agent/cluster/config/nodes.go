@@ -96,7 +96,7 @@ func (i *Inventory) problems(fail func(field, format string, args ...any), at st
 		fail(at+".command[0]", "%q is not an absolute path", i.Command[0])
 	}
 	if d := time.Duration(i.Timeout); d < 100*time.Millisecond || d > longestInventory {
-		fail(at+".timeout", "%s is not between 100ms and %s", i.Timeout, longestInventory)
+		fail(at+".timeout", "%s is not between 100ms and %s", i.Timeout, Duration(longestInventory))
 	}
 	if d := time.Duration(i.MaxAge); d < time.Minute || d > 24*time.Hour {
 		fail(at+".maxAge", "%s is not between 1m and 24h", i.MaxAge)

@@ -27,7 +27,7 @@ func (c *Config) problems(bad map[string]bool) []error {
 	}
 	between := func(field string, d Duration, least, most time.Duration) {
 		if time.Duration(d) < least || time.Duration(d) > most {
-			fail(field, "%s is not between %s and %s", d, least, most)
+			fail(field, "%s is not between %s and %s", d, Duration(least), Duration(most))
 		}
 	}
 	oneOf("mode", string(c.Mode), string(Enforce), string(Observe))

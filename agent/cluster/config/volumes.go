@@ -67,10 +67,10 @@ var driverName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 func (v *Volumes) problems(fail func(field, format string, args ...any)) {
 	const at = "collectors.volumes"
 	if d := time.Duration(v.ReleasedFor); d < minReleased || d > maxDuration {
-		fail(at+".releasedFor", "%s is not between %s and %s", v.ReleasedFor, minReleased, maxDuration)
+		fail(at+".releasedFor", "%s is not between %s and %s", v.ReleasedFor, Duration(minReleased), Duration(maxDuration))
 	}
 	if d := time.Duration(v.Quarantine); d < time.Second || d > maxDuration {
-		fail(at+".quarantine", "%s is not between %s and %s", v.Quarantine, time.Second, maxDuration)
+		fail(at+".quarantine", "%s is not between %s and %s", v.Quarantine, Duration(time.Second), Duration(maxDuration))
 	}
 	names := map[string]bool{}
 	for n, d := range v.Drivers {

@@ -2,6 +2,8 @@ package config
 
 import (
 	"time"
+
+	"github.com/ebb-agent/ebb/agent/configfile"
 )
 
 // Mode says what the agent does with its decisions.
@@ -195,7 +197,4 @@ func Default() Config {
 }
 
 // Duration is a time.Duration written as Go and Kubernetes write it: "12h45m".
-type Duration time.Duration
-
-// String formats the duration without zero units: "5m", not "5m0s".
-func (d Duration) String() string { return short(time.Duration(d)) }
+type Duration = configfile.Duration

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ebb-agent/ebb/agent/configfile"
 )
 
 func TestEmptyFileMeansDefaults(t *testing.T) {
@@ -194,7 +196,7 @@ func TestLoadRefusesWhatIsNotAFile(t *testing.T) {
 	if err := os.WriteFile(huge, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(huge, maxFileBytes+1); err != nil {
+	if err := os.Truncate(huge, configfile.MaxBytes+1); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{filepath.Join(dir, "missing"), dir, "/dev/zero", huge} {
