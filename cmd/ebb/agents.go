@@ -8,6 +8,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/desk"
 	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/agent/show"
 	"github.com/ebb-agent/ebb/agent/stdio"
 )
 
@@ -71,4 +72,14 @@ func askAgents[T any](ctx context.Context, a *agentAccess, ask func(context.Cont
 		return nil, err
 	}
 	return desk.Each(ctx, agents, desk.InFlight, a.timeout, ask), ctx.Err()
+}
+
+// askNodes does so in the form that package show takes. It is also an error if none of the agents answers.
+func askNodes[P any](ctx context.Context, a *agentAccess, ask func(context.Context, *desk.Client) (P, error)) ([]show.Node[P], error) {
+	results, err := askAgents(ctx, a, ask)
+	nodes := nodesOf(results)
+	if err == nil {
+		err = someAnswer(nodes)
+	}
+	return nodes, err
 }

@@ -45,17 +45,11 @@ func duCommand(stdout io.Writer) *cobra.Command {
 		Use: "du", Short: "Show what takes the space", Long: duLong, Example: duExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, err := a.usage(cmd.Context())
-			if err == nil {
-				err = someAnswer(nodes)
-			}
 			if err != nil {
 				return err
 			}
-			if err := a.write(stdout, answerOf(nodes, func(w io.Writer, v show.View) error { return show.Du(w, v, nodes) },
-				func() []string { return show.DuNames(nodes) })); err != nil {
-				return err
-			}
-			return outcome(false, show.Silent(nodes) > 0)
+			return writeNodes(&a, stdout, nodes, answerOf(nodes, func(w io.Writer, v show.View) error { return show.Du(w, v, nodes) },
+				func() []string { return show.DuNames(nodes) }), false)
 		},
 	}
 	a.flags(cmd)
@@ -76,7 +70,7 @@ func (a *agentAccess) usage(ctx context.Context) ([]show.Node[show.Usage], error
 		defer api.Close()
 		stats.api = api
 	}
-	results, err := askAgents(ctx, a, func(ctx context.Context, c *desk.Client) (u show.Usage, err error) {
+	return askNodes(ctx, a, func(ctx context.Context, c *desk.Client) (u show.Usage, err error) {
 		asked := make(chan struct{})
 		go func() {
 			u.Pods, u.PodsUnknown = stats.of(ctx, c.Agent.Node)
@@ -88,7 +82,6 @@ func (a *agentAccess) usage(ctx context.Context) ([]show.Node[show.Usage], error
 		u.Usage = p
 		return u, err
 	})
-	return nodesOf(results), err
 }
 
 // kubeletStats asks kubelets about pods, through the API server.

@@ -50,19 +50,12 @@ func historyCommand(stdout io.Writer) *cobra.Command {
 			if since > 0 {
 				f.Since = at.Add(-since)
 			}
-			results, err := askAgents(cmd.Context(), &a, func(ctx context.Context, c *desk.Client) (page.History, error) { return readHistory(ctx, c, f) })
-			nodes := nodesOf(results)
-			if err == nil {
-				err = someAnswer(nodes)
-			}
+			nodes, err := askNodes(cmd.Context(), &a, func(ctx context.Context, c *desk.Client) (page.History, error) { return readHistory(ctx, c, f) })
 			if err != nil {
 				return err
 			}
-			if err := a.write(stdout, answerOf(nodes, func(w io.Writer, v show.View) error { return show.History(w, v, at, nodes) },
-				func() []string { return show.HistoryNames(nodes) })); err != nil {
-				return err
-			}
-			return outcome(false, show.Silent(nodes) > 0)
+			return writeNodes(&a, stdout, nodes, answerOf(nodes, func(w io.Writer, v show.View) error { return show.History(w, v, at, nodes) },
+				func() []string { return show.HistoryNames(nodes) }), false)
 		},
 	}
 	a.flags(cmd)

@@ -45,22 +45,15 @@ func imagesCommand(stdout io.Writer) *cobra.Command {
 			if o.Sort != "" && !slices.Contains(show.ImageOrders, o.Sort) {
 				return usagef("--sort: %q is none of %s", o.Sort, strings.Join(show.ImageOrders, ", "))
 			}
-			results, err := askAgents(cmd.Context(), &a, getPage[page.Images]("/images"))
-			nodes := nodesOf(results)
-			if err == nil {
-				err = someAnswer(nodes)
-			}
+			nodes, err := askNodes(cmd.Context(), &a, getPage[page.Images]("/images"))
 			if err != nil {
 				return err
 			}
-			if err := a.write(stdout, answer{
+			return writeNodes(&a, stdout, nodes, answer{
 				text:     func(w io.Writer, v show.View) error { return show.Images(w, v, nodes, o) },
 				document: func() (any, error) { return show.NewDocument(show.ChooseImages(nodes, o)) },
 				names:    func() []string { return show.ImageNames(nodes, o) },
-			}); err != nil {
-				return err
-			}
-			return outcome(false, show.Silent(nodes) > 0)
+			}, false)
 		},
 	}
 	a.flags(cmd)

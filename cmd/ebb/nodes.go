@@ -37,20 +37,13 @@ func nodesCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "nodes", Short: "Show how full each node is, and how much could be freed", Long: nodesLong, Example: nodesExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			results, err := askAgents(cmd.Context(), &a, getPage[page.Status]("/status"))
-			nodes := nodesOf(results)
-			if err == nil {
-				err = someAnswer(nodes)
-			}
+			nodes, err := askNodes(cmd.Context(), &a, getPage[page.Status]("/status"))
 			if err != nil {
 				return err
 			}
 			show.ByPressure(nodes)
-			if err := a.write(stdout, answerOf(nodes, func(w io.Writer, v show.View) error { return show.Nodes(w, v, nodes) },
-				func() []string { return show.NodeNames(nodes) })); err != nil {
-				return err
-			}
-			return outcome(false, show.Silent(nodes) > 0)
+			return writeNodes(&a, stdout, nodes, answerOf(nodes, func(w io.Writer, v show.View) error { return show.Nodes(w, v, nodes) },
+				func() []string { return show.NodeNames(nodes) }), false)
 		},
 	}
 	a.flags(cmd)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,6 +38,15 @@ func (a *agentAccess) write(w io.Writer, s answer) error {
 		return show.WriteYAML(w, d)
 	}
 	return show.WriteJSON(w, d)
+}
+
+// writeNodes writes what agents have answered, and returns the outcome of the command. found reports whether
+// there is something that the user should act on.
+func writeNodes[P any](a *agentAccess, w io.Writer, nodes []show.Node[P], s answer, found bool) error {
+	if err := a.write(w, s); err != nil {
+		return err
+	}
+	return outcome(found, show.Silent(nodes) > 0)
 }
 
 // viewOf returns the view of a terminal. For any other writer, it returns a view without limits.
@@ -82,5 +90,5 @@ func someAnswer[P any](nodes []show.Node[P]) error {
 			return fmt.Errorf("none of %d nodes answers; %s: %w", len(nodes), show.Clean(nodes[0].Name), first)
 		}
 	}
-	return errors.Join(fmt.Errorf("none of %d nodes answers: %w", len(nodes), first))
+	return fmt.Errorf("none of %d nodes answers: %w", len(nodes), first)
 }

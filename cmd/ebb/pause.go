@@ -80,20 +80,13 @@ func resumeCommand(stdout io.Writer) *cobra.Command {
 // changeAgents posts a request to all selected agents, and writes their answers. The request must
 // take only a moment.
 func changeAgents[P any](ctx context.Context, a *agentAccess, stdout io.Writer, path string, q any, text func(io.Writer, show.View, []show.Node[P]) error) error {
-	results, err := askAgents(ctx, a, func(ctx context.Context, c *desk.Client) (p P, err error) {
+	nodes, err := askNodes(ctx, a, func(ctx context.Context, c *desk.Client) (p P, err error) {
 		err = c.Ask(ctx, http.MethodPost, path, q, &p)
 		return p, err
 	})
-	nodes := nodesOf(results)
-	if err == nil {
-		err = someAnswer(nodes)
-	}
 	if err != nil {
 		return err
 	}
-	if err := a.write(stdout, answerOf(nodes, func(w io.Writer, v show.View) error { return text(w, v, nodes) },
-		func() []string { return show.NodeNames(nodes) })); err != nil {
-		return err
-	}
-	return outcome(false, show.Silent(nodes) > 0)
+	return writeNodes(a, stdout, nodes, answerOf(nodes, func(w io.Writer, v show.View) error { return text(w, v, nodes) },
+		func() []string { return show.NodeNames(nodes) }), false)
 }

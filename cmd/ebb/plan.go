@@ -95,19 +95,12 @@ func planCommand(stdout io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			results, err := askAgents(cmd.Context(), &a, askPlan(q))
-			nodes := nodesOf(results)
-			if err == nil {
-				err = someAnswer(nodes)
-			}
+			nodes, err := askNodes(cmd.Context(), &a, askPlan(q))
 			if err != nil {
 				return err
 			}
-			if err := a.write(stdout, answerOf(nodes, func(w io.Writer, v show.View) error { return show.Plans(w, v, nodes, keep) },
-				func() []string { return show.PlanNames(nodes) })); err != nil {
-				return err
-			}
-			return outcome(show.Unmet(nodes) > 0, show.Silent(nodes) > 0)
+			return writeNodes(&a, stdout, nodes, answerOf(nodes, func(w io.Writer, v show.View) error { return show.Plans(w, v, nodes, keep) },
+				func() []string { return show.PlanNames(nodes) }), show.Unmet(nodes) > 0)
 		},
 	}
 	a.flags(cmd)
