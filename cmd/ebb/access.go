@@ -49,6 +49,16 @@ func (c *apiAccess) config() (*rest.Config, error) {
 	return config, nil
 }
 
+// defaultNamespace sets an empty namespace to the kubeconfig's.
+func (c *apiAccess) defaultNamespace(namespace *string) (err error) {
+	if *namespace == "" {
+		if *namespace, _, err = c.loader().Namespace(); err != nil {
+			err = fmt.Errorf("read kubeconfig: %w", err)
+		}
+	}
+	return err
+}
+
 // access is apiAccess, with the format of the output.
 type access struct {
 	apiAccess
@@ -77,9 +87,11 @@ func (a *access) flags(f *pflag.FlagSet) {
 	f.StringVarP(&a.output, "output", "o", "text", usage)
 }
 
-func (a *access) checkOutput() error {
-	if !slices.Contains(a.choices(), a.output) {
-		return usagef("--output: %q is none of %s", a.output, strings.Join(a.choices(), ", "))
+func (a *access) checkOutput() error { return checkOutput(a.output, a.choices()) }
+
+func checkOutput(output string, choices []string) error {
+	if !slices.Contains(choices, output) {
+		return usagef("--output: %q is none of %s", output, strings.Join(choices, ", "))
 	}
 	return nil
 }

@@ -53,8 +53,8 @@ func cascadeCommand(stdout, stderr io.Writer) *cobra.Command {
 		Example: cascadeExamples,
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if output != "text" && output != "json" {
-				return usagef("--output: %q is none of text, json", output)
+			if err := checkOutput(output, textOrJSON); err != nil {
+				return err
 			}
 			if o.Policy, err = preview.ParsePolicy(policy); err != nil {
 				return usagef("--cascade: %w", err)
@@ -102,7 +102,7 @@ func askController(cmd *cobra.Command, address string, q preview.Query) (preview
 	return preview.Ask(cmd.Context(), address, q)
 }
 
-func look(ctx context.Context, o preview.Options, to apiAccess, file string) (preview.Answer, error) {
+func look(ctx context.Context, o preview.Options, to apiAccess, file string) (_ preview.Answer, err error) {
 	if file != "" {
 		c, err := config.Load(file)
 		if err != nil {
@@ -110,7 +110,10 @@ func look(ctx context.Context, o preview.Options, to apiAccess, file string) (pr
 		}
 		o.Exclude = &c.Exclude
 	}
-	if err := connect(&o, to); err != nil {
+	if o.Config, err = to.config(); err == nil {
+		err = to.defaultNamespace(&o.Namespace)
+	}
+	if err != nil {
 		return preview.Answer{}, err
 	}
 	return preview.Simulate(ctx, o)
@@ -126,19 +129,6 @@ func target(args []string) (resource, name string, err error) {
 		return "", "", usagef("%q: want TYPE/NAME, for example deployment/web", strings.Join(args, " "))
 	}
 	return resource, name, nil
-}
-
-func connect(o *preview.Options, to apiAccess) (err error) {
-	loader := to.loader()
-	if o.Config, err = loader.ClientConfig(); err != nil {
-		return fmt.Errorf("read kubeconfig: %w", err)
-	}
-	if o.Namespace == "" {
-		if o.Namespace, _, err = loader.Namespace(); err != nil {
-			return fmt.Errorf("read kubeconfig: %w", err)
-		}
-	}
-	return nil
 }
 
 func sayAnswer(ctx context.Context, stdout, stderr io.Writer, a preview.Answer, output string) error {

@@ -56,8 +56,8 @@ func configCheckCommand(stdout io.Writer) *cobra.Command {
 		Use: "check FILE", Short: "Check a configuration file before a program reads it", Args: cobra.ExactArgs(1),
 		Long: configCheckLong, Example: configCheckExamples,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "text" && output != "json" {
-				return usagef("--output: %q is neither text nor json", output)
+			if err := checkOutput(output, textOrJSON); err != nil {
+				return err
 			}
 			data, err := readConfig(args[0], cmd.InOrStdin())
 			if err != nil {

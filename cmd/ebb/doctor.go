@@ -80,8 +80,8 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 		Example: doctorExamples,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return usagef("--output: %q is none of text, json", output)
+			if err := checkOutput(output, textOrJSON); err != nil {
+				return err
 			}
 			if node != "" {
 				return doctorThere(cmd, to, node, stdout, stderr)

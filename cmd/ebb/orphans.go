@@ -90,10 +90,8 @@ func orphansCommand(stdout, stderr io.Writer) *cobra.Command {
 }
 
 func (o *orphansFlags) check() error {
-	switch o.output {
-	case "text", "json", "yaml", "name":
-	default:
-		return usagef("--output: %q is none of text, json, yaml and name", o.output)
+	if err := checkOutput(o.output, allOutputs); err != nil {
+		return err
 	}
 	if o.OlderThan < 0 {
 		return usagef("--older-than: %s is below 0", o.OlderThan)
@@ -105,17 +103,14 @@ func (o *orphansFlags) check() error {
 }
 
 func (o *orphansFlags) look(ctx context.Context, stderr io.Writer) (orphans.Report, error) {
-	loader := o.loader()
-	config, err := loader.ClientConfig()
+	config, err := o.config()
+	if err == nil && !o.all {
+		err = o.defaultNamespace(&o.Config.Namespace)
+	}
 	if err != nil {
-		return orphans.Report{}, fmt.Errorf("read kubeconfig: %w", err)
+		return orphans.Report{}, err
 	}
 	options := orphans.Options{Config: config, Rules: o.Config}
-	if options.Rules.Namespace == "" && !o.all {
-		if options.Rules.Namespace, _, err = loader.Namespace(); err != nil {
-			return orphans.Report{}, fmt.Errorf("read kubeconfig: %w", err)
-		}
-	}
 	if o.kubeconfig != "" {
 		options.Kubectl = append(options.Kubectl, "--kubeconfig="+o.kubeconfig)
 	}
