@@ -16,7 +16,7 @@ func Words() map[string]any {
 			}
 			return &Pressed{Place: most.place(), Used: most.used, High: most.high, Full: most.full}
 		},
-		"entry": historyName,
+		"entry": historyName, "writer": Writer.name, "signed": signed,
 	}
 }
 

@@ -40,6 +40,7 @@ type Node struct {
 	Images  page.Images
 	History page.History
 	Usage   page.Usage
+	Writers show.Writers
 	Missing []string
 }
 

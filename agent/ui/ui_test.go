@@ -51,7 +51,7 @@ func (f *fleet) Node(_ context.Context, name string) (Node, error) {
 		{Time: showtest.Now.Add(-2 * time.Hour), UsedPercent: 50}, {Time: showtest.Now.Add(-time.Hour), UsedPercent: 82}, {Time: showtest.Now, UsedPercent: 70},
 	}}}}
 	return Node{
-		Status: showtest.Troubled(), Past: past, Images: showtest.Images(), History: showtest.History(), Usage: showtest.Usage(),
+		Status: showtest.Troubled(), Past: past, Images: showtest.Images(), History: showtest.History(), Usage: showtest.Usage(), Writers: showtest.Writers(showtest.Now, 4<<30),
 		Missing: []string{"du: " + showtest.Evil},
 	}, f.err
 }
@@ -168,6 +168,15 @@ func TestHostileNames(t *testing.T) {
 			strings.HasPrefix(element, "<img") || strings.HasPrefix(element, "<script") && element != `<script src="/the-token/live.js" defer>` {
 			t.Errorf("a name has become %s", element)
 		}
+	}
+}
+
+// The page of a node names the containers that have grown most, the largest first.
+func TestWriters(t *testing.T) {
+	body := get(newUI(t, some()), "/node/worker-2").Body.String()
+	first, second := strings.Index(body, "/system.slice/"), strings.Index(body, "shop/web-1/app")
+	if first < 0 || second < first || !strings.Contains(body, "-5MiB") || !strings.Contains(body, "writers on xfs are not counted") {
+		t.Errorf("the writers are at %d and %d of\n%s", first, second, body)
 	}
 }
 

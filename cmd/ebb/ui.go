@@ -151,6 +151,7 @@ func (p *pages) Node(ctx context.Context, name string) (ui.Node, error) {
 		}
 		get("/past", &n.Past)
 		get("/history", &n.History)
+		get("/writers", &n.Writers)
 		if n.Images, n.Usage = before.images, before.usage; time.Since(before.at) < kept {
 			return n, nil
 		}

@@ -73,7 +73,7 @@ func newCluster() *cluster {
 	}
 	return &cluster{
 		nodes: []show.Node[page.Status]{{Name: "worker-1", Page: showtest.Status()}, {Name: "worker-2", Page: showtest.Troubled()}},
-		node:  ui.Node{Status: showtest.Status(), Past: past, Images: showtest.Images(), History: showtest.History(), Usage: showtest.Usage()},
+		node:  ui.Node{Status: showtest.Status(), Past: past, Images: showtest.Images(), History: showtest.History(), Usage: showtest.Usage(), Writers: showtest.Writers(showtest.Now, 4<<30)},
 	}
 }
 
