@@ -27,7 +27,7 @@ type Kept interface {
 // of one type or of a few. The zero value is ready.
 type Objects[E Kept] struct {
 	all        map[string]E // by UID
-	namespaces map[string]string
+	namespaces Words        // names come in batches that share their memory
 	types      []reading
 }
 
@@ -106,17 +106,12 @@ func (s *Objects[E]) Observe(t Type, o Object, fresh func() E) (e E, changed boo
 	e, known := s.all[o.UID]
 	if !known {
 		if s.all == nil {
-			s.all, s.namespaces = make(map[string]E), make(map[string]string)
-		}
-		namespace, ok := s.namespaces[o.Namespace]
-		if !ok { // names come in batches that share their memory
-			namespace = strings.Clone(o.Namespace)
-			s.namespaces[namespace] = namespace
+			s.all = make(map[string]E)
 		}
 		e = fresh()
 		k := e.entry()
 		both := o.Name + o.UID // one allocation
-		k.Namespace, k.Name, k.UID, k.of = namespace, both[:len(o.Name)], both[len(o.Name):], of
+		k.Namespace, k.Name, k.UID, k.of = s.namespaces.Of(o.Namespace), both[:len(o.Name)], both[len(o.Name):], of
 		s.all[k.UID] = e
 	}
 	k := e.entry()

@@ -1,7 +1,6 @@
 package volumes
 
 import (
-	"strings"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
@@ -21,11 +20,11 @@ type Collector struct {
 	classes gc.Names[string]   // StorageClasses, each with its provisioner
 
 	index   index
-	blind   int               // volumes, claims and attachments whose fields could not be read
-	calls   map[uint64]call   // DeleteVolumes in flight
-	resting map[string]*rest  // drivers that cannot serve
-	words   map[string]string // interned: many objects share them
-	bound   map[string]*node  // Nodes of attachments and CSINodes, by name
+	blind   int              // volumes, claims and attachments whose fields could not be read
+	calls   map[uint64]call  // DeleteVolumes in flight
+	resting map[string]*rest // drivers that cannot serve
+	words   gc.Words
+	bound   map[string]*node // Nodes of attachments and CSINodes, by name
 }
 
 // claimed is what is kept of a PersistentVolumeClaim.
@@ -56,7 +55,7 @@ type kept struct {
 func New(config Config) *Collector {
 	c := &Collector{
 		config: config, index: newIndex(),
-		calls: map[uint64]call{}, resting: map[string]*rest{}, words: map[string]string{}, bound: map[string]*node{},
+		calls: map[uint64]call{}, resting: map[string]*rest{}, bound: map[string]*node{},
 	}
 	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Before: c.before, Gone: c.gone, Whole: true})
 	c.claims.Gone, c.classes.Gone = c.claimWent, c.classWent
@@ -84,16 +83,6 @@ func (c *Collector) Configure(now time.Time, config Config) {
 		}
 	}
 	c.PlanAll()
-}
-
-// word interns a string that many objects share.
-func (c *Collector) word(s string) string {
-	if w, known := c.words[s]; known {
-		return w
-	}
-	s = strings.Clone(s)
-	c.words[s] = s
-	return s
 }
 
 // before is called before e is judged. It updates since when the Node of e is missing, and

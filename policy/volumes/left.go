@@ -89,7 +89,7 @@ func (c *Collector) bear(l *left, n int) {
 	}
 	turned := false
 	for _, d := range l.drivers {
-		turned = c.index.drivers.Add(c.word(d), n) || turned
+		turned = c.index.drivers.Add(c.words.Of(d), n) || turned
 	}
 	if turned {
 		c.PlanAll()

@@ -30,12 +30,12 @@ func (c *Collector) learnVolume(e *kept, o gc.Object, fields any) {
 	}
 	f, known := fields.(Volume)
 	v := &volume{
-		phase: c.word(f.Phase), policy: c.word(f.Policy), driver: c.word(f.Driver), provisioner: c.word(f.ProvisionedBy),
+		phase: c.words.Of(f.Phase), policy: c.words.Of(f.Policy), driver: c.words.Of(f.Driver), provisioner: c.words.Of(f.ProvisionedBy),
 		handle: f.Handle, other: f.Other, claimUID: f.Claim.UID, secret: f.Secret, since: gc.StampOf(f.Since), unread: !known,
 	}
 	v.own = f.Driver != "" && f.ProvisionedBy == f.Driver && (f.MigratedTo == "" || f.MigratedTo == f.Driver)
 	if f.MigratedTo != "" { // this driver deletes what the other one made
-		v.provisioner = c.word(f.MigratedTo)
+		v.provisioner = c.words.Of(f.MigratedTo)
 	}
 	if f.Claim.Name != "" {
 		v.claim = f.Claim.Namespace + "/" + f.Claim.Name
