@@ -13,11 +13,14 @@ template=$template'{{if eq $c "agent"}}"node": "{{.spec.nodeName}}"{{else}}"pod"
 {{end}}{{end}}'
 
 while :; do
-	kubectl get pods --all-namespaces --selector 'app.kubernetes.io/name=ebb,app.kubernetes.io/component in (agent, controller)' \
-		--output "go-template=$template" | sed '1s/^/[/; $!s/$/,/; $s/$/]/' >new
-	# Without pods the list is empty, but still a list.
-	[ -s new ] || echo '[]' >new
-	# Prometheus reads the file again when it changes.
-	cmp -s new targets.json || mv new targets.json
+	# Without an answer of the API server, the targets stay.
+	if kubectl get pods --all-namespaces --selector 'app.kubernetes.io/name=ebb,app.kubernetes.io/component in (agent, controller)' \
+		--output "go-template=$template" >pods; then
+		sed '1s/^/[/; $!s/$/,/; $s/$/]/' pods >new
+		# Without pods the list is empty, but still a list.
+		[ -s new ] || echo '[]' >new
+		# Prometheus reads the file again when it changes.
+		cmp -s new targets.json || mv new targets.json
+	fi
 	sleep 2
 done

@@ -204,6 +204,8 @@ func (cp *ControlPlane) NewCSRCleaner() (*Component, error) {
 		return nil, err
 	}
 	c := cp.component("csr-cleaner", []string{"--kubeconfig=" + config}, nil, func(context.Context) error { return nil })
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
 	cp.others = append(cp.others, c)
 	return c, nil
 }
