@@ -33,7 +33,9 @@ type Writer struct {
 // Largest returns the n writers whose files have grown most since they started, the largest first.
 func (w Writers) Largest(n int) []Writer {
 	list := slices.Clone(w.Writers)
-	slices.SortFunc(list, func(a, b Writer) int { return cmp.Or(cmp.Compare(b.NetBytes, a.NetBytes), cmp.Compare(a.key(), b.key())) })
+	slices.SortFunc(list, func(a, b Writer) int {
+		return cmp.Or(cmp.Compare(b.NetBytes, a.NetBytes), cmp.Compare(a.key(), b.key()))
+	})
 	return list[:min(len(list), n)]
 }
 

@@ -79,6 +79,10 @@ func (s *Layers) Resolve() {
 	unknown := s.trackKnown()
 	s.o.Metrics.tracked.Set(float64(len(s.tracked.layers)))
 	if len(unknown) == 0 {
+		if s.retry.Len() == 0 && len(s.blind) == 0 {
+			s.o.Conditions.End("resolve", "layers can be resolved again")
+			s.o.Conditions.End("track", "the kernel tracks all layers again")
+		}
 		s.settled()
 		return
 	}
@@ -109,18 +113,9 @@ func (s *Layers) Resolved(r Resolution) (done, news bool) {
 	}
 	found := s.resolver.done()
 	if found > 0 { // if none was found, asking again at once would find none
-		s.recovered()
 		s.Resolve() // what arrived while the batch was under way
 	}
 	return true, found > 0
-}
-
-// recovered ends the conditions of layers that could not be resolved or tracked, once there are none.
-func (s *Layers) recovered() {
-	if s.retry.Len() == 0 && len(s.blind) == 0 {
-		s.o.Conditions.End("resolve", "layers can be resolved again")
-		s.o.Conditions.End("track", "the kernel tracks all layers again")
-	}
 }
 
 func (s *Layers) take(r Resolution) {
@@ -169,7 +164,6 @@ func (s *Layers) keep(inv *inventory.Inventory, away bool) {
 	maps.DeleteFunc(s.records, func(l inventory.Layer, _ state.Layer) bool { return !live[l] })
 	s.retry.Keep(func(l inventory.Layer) bool { return live[l] })
 	maps.DeleteFunc(s.blind, func(l inventory.Layer, _ bool) bool { return !live[l] })
-	s.recovered()
 }
 
 // trackKnown tracks the layers whose recorded place is still true, and returns those that are to be

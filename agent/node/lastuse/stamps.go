@@ -12,6 +12,9 @@ import (
 // runtimes are never claimed, and would fill the table.
 const notedFor = 24 * time.Hour
 
+// lostQuiet is how long no use must have been lost until that trouble counts as over.
+const lostQuiet = 10 * time.Minute
+
 // stamps are the uses that the kernel stamps.
 type stamps struct {
 	o       *Options
@@ -19,8 +22,9 @@ type stamps struct {
 	images  *images
 	tracked *tracked
 
-	fresh map[string]bool // images stamped since the latest list was requested, by ID
-	lost  uint64          // how many uses the kernel had found no room for when it was last asked
+	fresh  map[string]bool // images stamped since the latest list was requested, by ID
+	lost   uint64          // how many uses the kernel had found no room for when it was last asked
+	lostAt time.Time       // when that number grew
 }
 
 // harvest adds the kernel's stamps to the records. An image that is unpacked in several namespaces was
@@ -69,10 +73,12 @@ func (s *stamps) noteLost() {
 	case err != nil:
 		return // the metrics report an unreadable counter
 	case n.UnresolvedLost <= s.lost:
-		s.o.Conditions.End("lost uses", "the kernel has room to note uses again")
+		if s.clock.Now().Sub(s.lostAt) >= lostQuiet {
+			s.o.Conditions.End("lost uses", "the kernel has room to note uses again")
+		}
 		return
 	}
-	s.lost = n.UnresolvedLost
+	s.lost, s.lostAt = n.UnresolvedLost, s.clock.Now()
 	s.images.someUsedAt(s.clock.Now(), func(l inventory.Layer) bool { return !s.tracked.has(l) })
 	s.o.Conditions.Begin("lost uses", slog.LevelWarn, "the kernel's table of uses was full; images that it did not track yet count as used now",
 		"lost", n.UnresolvedLost)

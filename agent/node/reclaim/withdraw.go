@@ -316,6 +316,15 @@ func (run *Run) askUsers(ctx context.Context, group []leaving) (answer func() ([
 	}
 }
 
+// silence returns an error that the runtime did not answer in time as inventory.ErrUnavailable: that is no
+// fault of the images that it was asked about.
+func silence(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", inventory.ErrUnavailable, err)
+	}
+	return err
+}
+
 // needed is the last look. It returns why each image of the batch is needed after all; "" if it may be
 // removed. users returns the runtime's answer for the group that begins with the batch. An image that
 // could not be withdrawn is alone in its batch.
@@ -326,13 +335,10 @@ func (run *Run) needed(ctx context.Context, batch []leaving, users func() ([][]s
 		if err == nil {
 			needed[0] = run.nowKept(i, batch[0].used)
 		}
-		return needed, err
+		return needed, silence(err)
 	}
 	using, err := users()
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w", inventory.ErrUnavailable, err) // a slow runtime is no fault of these images
-	}
-	if err != nil {
+	if err = silence(err); err != nil {
 		return nil, fmt.Errorf("look whether they came into use: %w", err)
 	}
 	for n, l := range batch {
