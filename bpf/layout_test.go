@@ -30,6 +30,7 @@ var layouts = map[string]struct{ key, value any }{
 	"usage_xfs/given_back":     {uint64(0), uint64(0)},
 	"usage_btrfs/watches":      {uint64(0), watchValue{}},
 	"usage_btrfs/usage_counts": {uint32(0), usageCounters{}},
+	"usage_btrfs/given_back":   {uint64(0), uint64(0)},
 	"usage_btrfs/counted":      {uint64(0), uint64(0)},
 
 	"writers/writers":        {uint64(0), writersWriter{}},

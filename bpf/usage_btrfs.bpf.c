@@ -375,3 +375,16 @@ int BPF_PROG(usage_commit, struct btrfs_fs_info *fs)
 {
 	return fs ? check(fs, 0, 0, COMMIT) : 0;
 }
+
+/*
+ * What a removal frees is pinned when delayed references run, the latest with the commit
+ * of its transaction. From then on statfs shows it as free; others can take it after the
+ * commit. Writes over blocks free the old ones, which counts, too.
+ */
+SEC("tp_btf/update_bytes_pinned")
+int BPF_PROG(usage_pin, struct btrfs_fs_info *fs, struct btrfs_space_info *space, u64 old, s64 change)
+{
+	if (fs && change > 0 && space == fs->data_sinfo)
+		give_back(fs->sb->s_dev, change >> (fs->sectorsize_bits & 31));
+	return 0;
+}

@@ -18,10 +18,12 @@ import (
 const (
 	usageBtrfsMapCounted       = "counted"
 	usageBtrfsMapCrossings     = "crossings"
+	usageBtrfsMapGivenBack     = "given_back"
 	usageBtrfsMapRooms         = "rooms"
 	usageBtrfsMapUsageCounts   = "usage_counts"
 	usageBtrfsMapWatches       = "watches"
 	usageBtrfsProgUsageCommit  = "usage_commit"
+	usageBtrfsProgUsagePin     = "usage_pin"
 	usageBtrfsProgUsagePromise = "usage_promise"
 	usageBtrfsVarCrossingType  = "crossing_type"
 )
@@ -69,6 +71,7 @@ type usageBtrfsSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type usageBtrfsProgramSpecs struct {
 	UsageCommit  *ebpf.ProgramSpec `ebpf:"usage_commit"`
+	UsagePin     *ebpf.ProgramSpec `ebpf:"usage_pin"`
 	UsagePromise *ebpf.ProgramSpec `ebpf:"usage_promise"`
 }
 
@@ -78,6 +81,7 @@ type usageBtrfsProgramSpecs struct {
 type usageBtrfsMapSpecs struct {
 	Counted     *ebpf.MapSpec `ebpf:"counted"`
 	Crossings   *ebpf.MapSpec `ebpf:"crossings"`
+	GivenBack   *ebpf.MapSpec `ebpf:"given_back"`
 	Rooms       *ebpf.MapSpec `ebpf:"rooms"`
 	UsageCounts *ebpf.MapSpec `ebpf:"usage_counts"`
 	Watches     *ebpf.MapSpec `ebpf:"watches"`
@@ -112,6 +116,7 @@ func (o *usageBtrfsObjects) Close() error {
 type usageBtrfsMaps struct {
 	Counted     *ebpf.Map `ebpf:"counted"`
 	Crossings   *ebpf.Map `ebpf:"crossings"`
+	GivenBack   *ebpf.Map `ebpf:"given_back"`
 	Rooms       *ebpf.Map `ebpf:"rooms"`
 	UsageCounts *ebpf.Map `ebpf:"usage_counts"`
 	Watches     *ebpf.Map `ebpf:"watches"`
@@ -121,6 +126,7 @@ func (m *usageBtrfsMaps) Close() error {
 	return _UsageBtrfsClose(
 		m.Counted,
 		m.Crossings,
+		m.GivenBack,
 		m.Rooms,
 		m.UsageCounts,
 		m.Watches,
@@ -139,12 +145,14 @@ type usageBtrfsVariables struct {
 // It can be passed to loadUsageBtrfsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type usageBtrfsPrograms struct {
 	UsageCommit  *ebpf.Program `ebpf:"usage_commit"`
+	UsagePin     *ebpf.Program `ebpf:"usage_pin"`
 	UsagePromise *ebpf.Program `ebpf:"usage_promise"`
 }
 
 func (p *usageBtrfsPrograms) Close() error {
 	return _UsageBtrfsClose(
 		p.UsageCommit,
+		p.UsagePin,
 		p.UsagePromise,
 	)
 }

@@ -14,14 +14,6 @@ char LICENSE[] SEC("license") = "GPL";
 /* Set by the loader. */
 volatile const bool reserve_has_count = false;
 
-/* Blocks that any process freed, by device. User space makes the entries. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16);
-	__type(key, u64);
-	__type(value, u64);
-} given_back SEC(".maps");
-
 /*
  * glance makes a rough reading with two loads. Each CPU keeps back less than a
  * batch of every counter; free blocks are the difference of two counters.
@@ -157,13 +149,7 @@ int BPF_PROG(usage_inode, struct inode *inode)
 SEC("tp_btf/ext4_free_blocks")
 int BPF_PROG(usage_give_back, struct inode *inode, u64 block, unsigned long count)
 {
-	u64 *sum, dev;
-
-	if (!inode)
-		return 0;
-	dev = inode->i_sb->s_dev;
-	sum = bpf_map_lookup_elem(&given_back, &dev);
-	if (sum)
-		__sync_fetch_and_add(sum, count);
+	if (inode)
+		give_back(inode->i_sb->s_dev, count);
 	return 0;
 }

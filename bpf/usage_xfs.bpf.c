@@ -30,14 +30,6 @@ char LICENSE[] SEC("license") = "GPL";
 #define XFS_FDBLOCKS_BATCH 1024
 #define XFS_ICOUNT_BATCH 128
 
-/* Blocks that any process freed, by device. User space makes the entries. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16);
-	__type(key, u64);
-	__type(value, u64);
-} given_back SEC(".maps");
-
 static __always_inline struct percpu_counter *free_blocks(struct xfs_mount *mp)
 {
 	if (bpf_core_field_exists(mp->m_fdblocks))
@@ -135,14 +127,9 @@ static __always_inline int taken(struct xfs_mount *mp)
 static __always_inline void gave_back(struct xfs_trans *tp)
 {
 	s64 freed = tp->t_fdblocks_delta;
-	u64 *sum, dev;
 
-	if (freed <= 0)
-		return;
-	dev = BPF_CORE_READ(tp, t_mountp, m_super, s_dev);
-	sum = bpf_map_lookup_elem(&given_back, &dev);
-	if (sum)
-		__sync_fetch_and_add(sum, freed);
+	if (freed > 0)
+		give_back(BPF_CORE_READ(tp, t_mountp, m_super, s_dev), freed);
 }
 
 SEC("tp_btf/xfs_trans_free")

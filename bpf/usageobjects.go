@@ -25,11 +25,6 @@ type usageType struct {
 	far, near string            // programs of attach, see object; or ""
 	maps      []string          // besides those that all types have
 
-	// figure names the map with one more figure for each device, such as the blocks
-	// given back. first is the initial value of an entry.
-	figure string
-	first  uint64
-
 	// blocksAlone: the filesystem counts no inodes, and f_bfree less f_bavail is
 	// not a reserve for root.
 	blocksAlone bool
@@ -48,8 +43,7 @@ var usageTypes = map[string]usageType{
 			usageExt4ProgUsageGiveBack: "ext4_free_blocks",
 		},
 		far: usageExt4ProgUsageDirty, near: usageExt4ProgUsageReserve,
-		maps:    []string{mapCPUOffsets, mapGivenBack},
-		figure:  mapGivenBack,
+		maps:    []string{mapCPUOffsets},
 		prepare: prepareUsageExt4,
 	},
 	"xfs": {
@@ -58,8 +52,7 @@ var usageTypes = map[string]usageType{
 			usageXfsProgUsageTrans:    "xfs_trans_free",
 			usageXfsProgUsageDelalloc: "xfs_iomap_alloc",
 		},
-		maps:    []string{mapCPUOffsets, mapGivenBack},
-		figure:  mapGivenBack,
+		maps:    []string{mapCPUOffsets},
 		prepare: prepareUsage,
 	},
 	"btrfs": {
@@ -67,9 +60,9 @@ var usageTypes = map[string]usageType{
 		attach: map[string]string{
 			usageBtrfsProgUsagePromise: "update_bytes_may_use",
 			usageBtrfsProgUsageCommit:  "btrfs_transaction_commit",
+			usageBtrfsProgUsagePin:     "update_bytes_pinned",
 		},
-		maps:   []string{mapCounted},
-		figure: mapCounted, first: uncounted,
+		maps:        []string{mapCounted},
 		blocksAlone: true,
 	},
 }
@@ -106,7 +99,7 @@ func usageObject(fsType string, nearBlocks uint32) (*object, error) {
 		name:   objectUsage + fsType,
 		code:   about.code,
 		spec:   spec,
-		maps:   append([]string{mapWatches, mapCrossings, mapUsageCounts}, about.maps...),
+		maps:   append([]string{mapWatches, mapCrossings, mapUsageCounts, mapGivenBack}, about.maps...),
 		attach: about.attach,
 		far:    about.far,
 		near:   about.near,

@@ -65,10 +65,13 @@ func (u *usage) setWatermark(dev uint64, fsType string, l Watermark) error {
 	if on.set == nil {
 		return fmt.Errorf("filesystem type %q: %w", fsType, notAttached(on.err))
 	}
-	if about.figure != "" { // an existing entry is kept
-		err := on.maps[about.figure].Update(dev, about.first, ebpf.UpdateNoExist)
-		if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
-			return watermarksFull(err)
+	for name, first := range map[string]uint64{mapGivenBack: 0, mapCounted: uncounted} {
+		m := on.maps[name]
+		if m == nil {
+			continue // statfs shows as much
+		}
+		if err := m.Update(dev, first, ebpf.UpdateNoExist); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+			return watermarksFull(err) // an existing entry is kept
 		}
 	}
 	watches, value := on.maps[mapWatches], watchValue{
@@ -102,9 +105,9 @@ func (u *usage) Counted(dev uint64) (free uint64, ok bool, err error) {
 
 // GivenBack returns how many blocks, in the unit of RaiseFree, were freed on a
 // filesystem since the first SetWatermark, by any process and even if they were
-// allocated again. xfs frees the blocks of a file a moment after the file is gone; see
-// fs.Settle. ok is false for every filesystem but ext4 and xfs: btrfs frees with a
-// commit.
+// allocated again. xfs frees the blocks of a file a moment after the file is gone, btrfs
+// at the latest with the next commit; see fs.Settle. btrfs also counts blocks that a write
+// replaces.
 func (u *usage) GivenBack(dev uint64) (blocks uint64, ok bool, err error) {
 	return u.figure(dev, mapGivenBack)
 }

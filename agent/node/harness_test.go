@@ -469,7 +469,7 @@ func (k *fakeKernel) Crossings(ctx context.Context, out chan<- bpf.Crossing) err
 func (k *fakeKernel) GivenBack(dev uint64) (blocks uint64, ok bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.givenBack[dev] / blockSize, k.types[dev] == "ext4" || k.types[dev] == "xfs", nil
+	return k.givenBack[dev] / blockSize, k.types[dev] != "", nil
 }
 
 // gave is space that comes free on the runtime's disk.

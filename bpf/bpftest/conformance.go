@@ -246,8 +246,7 @@ func testSettingArms(t *testing.T, w *watched) {
 }
 
 // testFigures checks what the kernel counts besides statfs. It does so only for filesystems
-// with a watermark: on btrfs the free blocks, on ext4 and xfs all blocks that were ever
-// given back.
+// with a watermark: all blocks that were ever given back, and on btrfs the free blocks.
 func testFigures(t *testing.T, w *watched) {
 	check := func(when string, watermark bool) (counted, givenBack uint64) {
 		t.Helper()
@@ -256,7 +255,7 @@ func testFigures(t *testing.T, w *watched) {
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}
-		if isCounted != (watermark && w.fsType == "btrfs") || isGivenBack != (watermark && w.fsType != "btrfs") {
+		if isCounted != (watermark && w.fsType == "btrfs") || isGivenBack != watermark {
 			t.Fatalf("%s: counted %v, given back %v", when, isCounted, isGivenBack)
 		}
 		return counted, givenBack
@@ -270,7 +269,7 @@ func testFigures(t *testing.T, w *watched) {
 	}
 	giveBack()
 	counted, after := check("after a removal", true)
-	if n := after - before; w.fsType != "btrfs" && (n < 1000 || n > 1001) {
+	if n := after - before; n < 1000 || n > 1001 {
 		t.Errorf("%d blocks of 1000 are given back", n)
 	}
 	if free := w.Free(t).Blocks; w.fsType == "btrfs" && counted != free {

@@ -68,6 +68,22 @@ struct {
 	__type(value, struct watch);
 } watches SEC(".maps");
 
+/* Blocks that any process freed, by device. User space makes the entries. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16);
+	__type(key, u64);
+	__type(value, u64);
+} given_back SEC(".maps");
+
+static __always_inline void give_back(u64 dev, u64 blocks)
+{
+	u64 *sum = bpf_map_lookup_elem(&given_back, &dev);
+
+	if (sum)
+		__sync_fetch_and_add(sum, blocks);
+}
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 16384);
