@@ -160,7 +160,7 @@ full-kernels:
 	@$(GATE) run kernels $(MAKE) --no-print-directory test-vm VM_FLAGS="--kernels cloud-amd64,6.12-amd64"
 
 # What a whole cluster needs besides; openssl makes its certificates.
-CLUSTER_PACKAGES := containernetworking-plugins iptables nftables iproute2 openssl prometheus procps systemd vagrant
+CLUSTER_PACKAGES := containernetworking-plugins iptables nftables iproute2 openssl prometheus procps systemd vagrant chromium
 CLUSTER_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl
 # TRANSCRIPT=docs/install-transcript.md puts what the run says there.
 TRANSCRIPT ?=
@@ -329,7 +329,7 @@ CLUSTER_PEERS := tools/peers/build etcd kube-apiserver kube-controller-manager c
 
 # What README quotes: all of it has to be of the same sources. And what takes hours.
 BENCHES := idle reaction node containers cascade collectors probes
-BENCHES_FULL := shapes images account size pods
+BENCHES_FULL := shapes writers images account size pods
 
 .PHONY: bench bench-full bench-publish bench-smoke
 bench: ## every benchmark that README quotes, in one go, in an hour; then make bench-publish
@@ -345,7 +345,7 @@ bench-full: bench ## those, and the others: other shapes of cascades, thousands 
 bench-publish: ## the tables in README, docs/benchmarks.md and bench/RESULTS.md from bench/results, if these are of the sources as they are
 	@$(GO) run ./bench/headline
 	@for name in $(BENCHES) $(BENCHES_FULL); do \
-		case $$name in reaction|account|images) continue ;; shapes) set cascade -shapes ;; *) set $$name ;; esac; \
+		case $$name in reaction|account|images|writers) continue ;; shapes) set cascade -shapes ;; *) set $$name ;; esac; \
 		! grep -qs '^{"origin"' bench/results/$$name.json || \
 		$(GO) run ./bench/$$1 -render $${2-}; \
 	done
@@ -357,6 +357,10 @@ bench-idle: node-tools containerd-v2 build ## what the agent and the kubelet cos
 .PHONY: bench-reaction
 bench-reaction: node-tools build ## from the write that crosses the high threshold to the first removal, 120 times
 	@EBB_PEERS=$$($(NODE_PEERS)) $(GO) run ./bench/reaction --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
+
+.PHONY: bench-writers
+bench-writers: node-tools containerd-v2 build ## how long disks of three kinds are over the threshold beside a process that fills them, about five minutes
+	@EBB_PEERS=$$($(NODE_PEERS)) $(GO) run ./bench/writers --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
 
 .PHONY: bench-node
 bench-node: node-tools containerd-v2 build ## ebb and the real kubelet before the same full disk, about ten minutes
@@ -411,6 +415,7 @@ bench-containers: node-tools containerd-v2 build ## from exit to removal, 5,000 
 SMOKE := $(BIN)/smoke/results
 SMOKE_idle := -images 4 -containers 2 -period 2s -rest 1s
 SMOKE_reaction := -runs 3
+SMOKE_writers := -speeds 200
 SMOKE_node := -only ebb,beside -repeats 1 -storm 2s
 SMOKE_containers := -exits 3 -dead 3 -starts 30 -kubelet-starts 20
 SMOKE_cascade := -only start,speed,fsync,memory -rounds 1 -dependents 40 -slow 20 -tracked 300 -rest 1s

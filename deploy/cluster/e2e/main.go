@@ -33,7 +33,7 @@ func main() {
 	flag.StringVar(&o.binaries, "binaries", "", "directory with Kubernetes and etcd (tools/peers/build)")
 	flag.StringVar(&o.helm, "helm", "", "helm's binary (tools/helm/build)")
 	flag.StringVar(&o.out, "out", "bin/e2e-cluster-logs", "directory for logs")
-	flag.StringVar(&o.transcript, "transcript", "", "page to put the transcript into, between its marks")
+	flag.StringVar(&o.transcript, "transcript", "", "page to put the transcript into, between its marks; pictures go to images beside it")
 	flag.StringVar(&o.images, "write-images", "", "only write the images of a cluster into this directory")
 	flag.StringVar(&o.only, "only", "", "run only scenarios of these names, with commas between: for those who work on one")
 	flag.Parse()
@@ -87,7 +87,7 @@ func outside(ctx context.Context, o options) (int, error) {
 		return status, err
 	}
 	if o.transcript != "" {
-		err = paste(o.transcript, filepath.Join(o.out, transcriptFile))
+		err = errors.Join(paste(o.transcript, filepath.Join(o.out, transcriptFile)), copyPictures(o.out, filepath.Join(filepath.Dir(o.transcript), "images")))
 	}
 	return status, err
 }

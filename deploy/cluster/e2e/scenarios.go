@@ -26,6 +26,7 @@ var scenarios = []struct {
 	{"canary", "A node that enforces before the others", (*fixture).canary},
 	{"enforce", "It is allowed to act", (*fixture).enforce},
 	{"desk", "From a desk", (*fixture).desk},
+	{"pages", "In a browser", (*fixture).pages},
 	{"stop", "All agents are stopped at once", (*fixture).stop},
 	{"reclaim", "A disk that fills", (*fixture).reclaim},
 	{"cascade", "A Deployment deleted in each way", (*fixture).cascade},
