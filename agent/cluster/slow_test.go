@@ -72,7 +72,7 @@ func TestMessagesNameTheRoot(t *testing.T) {
 		b.want("left", b.left(pods), 21)
 		b.want("open", b.said("root=\"Set a/deployment\" root_uid="+owner.UID+" most=\"Set a/deployment (40)\""), 1)
 		last := b.api.notices[len(b.api.notices)-1]
-		b.want("event", last.Reason+" "+last.Message, "CircuitBreakerOpen 40 objects were deleted within 10m0s: no more are, until somebody has looked and says so. "+
+		b.want("event", last.Reason+" "+last.Message, "CircuitBreakerOpen 40 objects were deleted within 10m: no more are, until somebody has looked and says so. "+
 			"This one was to go because of Set a/deployment. Most went because of Set a/deployment (40).")
 	})
 }

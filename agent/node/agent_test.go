@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -272,9 +273,9 @@ func TestRebootKeepsAges(t *testing.T) {
 // A runtime that answers late is not a trouble that lasts.
 func TestLateRuntimeLeavesNothingDegraded(t *testing.T) {
 	inWorld(t, func(w *world) {
-		up := false
+		var up atomic.Bool
 		w.dial = func(context.Context) (Runtime, error) {
-			if !up {
+			if !up.Load() {
 				return nil, errors.New("no such file")
 			}
 			return w.rt, nil
@@ -284,7 +285,7 @@ func TestLateRuntimeLeavesNothingDegraded(t *testing.T) {
 		if s := w.status(); !slices.Equal(s.Degraded, []string{"dial"}) {
 			t.Errorf("before it answers: %q", s.Degraded)
 		}
-		up = true
+		up.Store(true)
 		w.pass(time.Minute)
 		if s := w.status(); !s.Ready || len(s.Degraded) > 0 {
 			t.Errorf("ready %v, degraded %q", s.Ready, s.Degraded)
