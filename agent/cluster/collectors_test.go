@@ -83,7 +83,7 @@ func TestCollectors(t *testing.T) {
 		b.after(time.Hour)
 		b.want("still planned, as it was withheld", planned(0), "jobs observe 50 50 2")
 		b.want("sent", len(b.api.sent), 0)
-		b.want("said", b.said("would have been deleted"), 50)
+		b.want("logged", b.logged("would have been deleted"), 50)
 		last := b.c.gate.Decisions()[0]
 		b.want("decision", last.Collector+" "+last.Result+" "+last.Verb+" "+last.Policy, "jobs observed delete Foreground")
 		b.configure(collecting(config.Off))
@@ -124,7 +124,7 @@ func TestCollectorsAreBounded(t *testing.T) {
 		b.after(2 * time.Minute)
 		b.want("jobs left", b.left(list), 0)
 		b.want("deletions", b.deletions("Job", "Pod"), 250)
-		b.want("said", b.said("a cascade is slowed"), 1)
+		b.want("logged", b.logged("a cascade is slowed"), 1)
 	})
 }
 

@@ -114,7 +114,7 @@ func TestCircuitBreaker(t *testing.T) {
 		b.metric("circuit_breaker_open", 1)
 		b.want("events", len(b.api.notices), 1)
 		b.want("event", b.api.notices[0].Reason, events.Tripped)
-		b.want("said", b.said("deletions stop"), 1)
+		b.want("logged", b.logged("deletions stop"), 1)
 		b.want("state", b.c.gate.Status(), "circuit breaker open: too many deletions")
 		for range 2 {
 			b.c.gate.Resume()
@@ -140,7 +140,7 @@ func TestObserve(t *testing.T) {
 		b.want("decisions", len(list), len(pods))
 		b.want("decision", list[0].Result+" "+list[0].Verb+" "+list[0].Reason, "observed delete owners_absent")
 		b.want("explained", b.explain(pods[0]), "owners_absent")
-		b.want("said", b.said("would have been deleted"), len(pods))
+		b.want("logged", b.logged("would have been deleted"), len(pods))
 		b.want("state", b.c.gate.Status(), "observe: nothing is changed until mode is enforce")
 		b.metric("observing", 1)
 		b.want("configured", b.c.Configure(b.t.Context(), enforcing()), nil)

@@ -48,7 +48,7 @@ func (b *fixture) Write(p []byte) (int, error) {
 	return b.log.Write(p)
 }
 
-func (b *fixture) said(text string) int {
+func (b *fixture) logged(text string) int {
 	b.logs.Lock()
 	defer b.logs.Unlock()
 	return strings.Count(b.log.String(), text)

@@ -120,7 +120,7 @@ func TestNodesObserved(t *testing.T) {
 		asked := b.machinesThere()
 		b.after(48 * time.Hour)
 		b.want("there", b.nodesThere(), 10)
-		b.want("said", b.said("would have been deleted"), 2)
+		b.want("logged", b.logged("would have been deleted"), 2)
 		b.want("asked", asked.Load(), 1)
 	})
 }
@@ -172,8 +172,8 @@ func TestInventoryFails(t *testing.T) {
 			return nil, errors.New("an HTML page came")
 		})
 		b.after(24 * time.Hour)
-		if n := asked.Load(); b.said("an HTML page came") != 1 || n < 100 || n > 200 {
-			t.Errorf("asked %d times, said %d times", n, b.said("an HTML page came"))
+		if n := asked.Load(); b.logged("an HTML page came") != 1 || n < 100 || n > 200 {
+			t.Errorf("asked %d times, said %d times", n, b.logged("an HTML page came"))
 		}
 		mode.Store(hangs)
 		b.after(time.Hour)
@@ -189,6 +189,6 @@ func TestInventoryFails(t *testing.T) {
 		mode.Store(good)
 		b.after(2 * time.Hour)
 		b.want("there", b.nodesThere(), 8)
-		b.want("said", b.said("can be read again"), 1)
+		b.want("logged", b.logged("can be read again"), 1)
 	})
 }

@@ -67,7 +67,7 @@ func TestOrphaningHeld(t *testing.T) {
 				b.want("pods left", b.left(pods), 10)
 				b.want("owner is there", b.api.get(owner) != nil, true)
 				b.metric("orphaning_held", 1)
-				b.want("said", b.said("orphaning of owners waits"), 1)
+				b.want("logged", b.logged("orphaning of owners waits"), 1)
 				left := 0
 				if tc.stops {
 					left = 10

@@ -65,7 +65,7 @@ func TestNothingIsSentBeforeItIsKnown(t *testing.T) {
 		b.after(20 * time.Second)
 		b.want("left", b.left(pods), 2)
 		b.want("resumed", b.c.Resume(b.t.Context()), "not known yet whether the previous leader was paused or had its circuit breaker open")
-		b.want("said", b.said("deletions wait until the Lease shows"), 1)
+		b.want("logged", b.logged("deletions wait until the Lease shows"), 1)
 		m.set(nil)
 		b.after(11 * time.Second)
 		b.want("left", b.left(pods), 0)
@@ -81,7 +81,7 @@ func TestNoMemory(t *testing.T) {
 		b.api.remove(owner, gc.Background)
 		b.after(time.Second)
 		b.want("left", b.left(pods), 0)
-		b.want("said", b.said("will be lost on restart"), 1)
+		b.want("logged", b.logged("will be lost on restart"), 1)
 	})
 }
 
@@ -99,7 +99,7 @@ func TestHaltsAreKept(t *testing.T) {
 		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
 		b.want("left", b.left(pods), 6)
-		b.want("said", b.said("cannot write the Lease"), 1)
+		b.want("logged", b.logged("cannot write the Lease"), 1)
 		m.set(nil)
 		b.after(11 * time.Second)
 		m.want(b.t, "open", "breaker-open")

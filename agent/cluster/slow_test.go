@@ -60,7 +60,7 @@ func TestMessagesNameTheRoot(t *testing.T) {
 		b.api.remove(owner, gc.Background)
 		b.after(100 * time.Millisecond)
 		b.want("slowed after", b.left(pods), 31)
-		b.want("said", b.said(`"a cascade is slowed down; it continues by itself, and other cascades are not affected" reason=envelope root="Set a/deployment" root_uid=`+owner.UID), 1)
+		b.want("logged", b.logged(`"a cascade is slowed down; it continues by itself, and other cascades are not affected" reason=envelope root="Set a/deployment" root_uid=`+owner.UID), 1)
 		b.want("event on", b.api.notices[0].Object.Name+" "+b.api.notices[0].Reason, "deployment CascadeSlowed")
 		b.metric("slowed_cascades", 1)
 		x, err := b.c.Explain(b.t.Context(), gc.Coordinates{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: pods[59].Name, UID: pods[59].UID})
@@ -70,7 +70,7 @@ func TestMessagesNameTheRoot(t *testing.T) {
 		b.want("decision", fmt.Sprint(b.c.Decisions()[0].Owner.Name, b.c.Decisions()[0].Root.Name), "replicasetdeployment")
 		b.after(time.Hour)
 		b.want("left", b.left(pods), 21)
-		b.want("open", b.said("root=\"Set a/deployment\" root_uid="+owner.UID+" most=\"Set a/deployment (40)\""), 1)
+		b.want("open", b.logged("root=\"Set a/deployment\" root_uid="+owner.UID+" most=\"Set a/deployment (40)\""), 1)
 		last := b.api.notices[len(b.api.notices)-1]
 		b.want("event", last.Reason+" "+last.Message, "CircuitBreakerOpen 40 objects were deleted within 10m: no more are, until somebody has looked and says so. "+
 			"This one was to go because of Set a/deployment. Most went because of Set a/deployment (40).")
@@ -102,7 +102,7 @@ func TestTwoTenants(t *testing.T) {
 				t.Errorf("%d in 10 s", gone)
 			}
 		}
-		b.want("said", b.said("a cascade is slowed"), 1)
+		b.want("logged", b.logged("a cascade is slowed"), 1)
 		b.c.Pause(b.t.Context())
 		left = b.left(many)
 		b.after(10 * time.Second)
@@ -257,7 +257,7 @@ func TestUnwritten(t *testing.T) {
 		b.want("left", b.left(pods), 1000-128)
 		b.want("state", b.c.gate.Status(), "deletions wait until it is written down how many there were")
 		b.want("explained", b.explain(pods[999]), "held")
-		b.want("said", b.said("cannot write the Lease"), 1)
+		b.want("logged", b.logged("cannot write the Lease"), 1)
 		empty := b.api.put(set("empty"))
 		b.api.remove(empty, gc.Foreground)
 		b.after(time.Second)

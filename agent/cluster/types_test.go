@@ -163,7 +163,7 @@ func TestEventsAreLeftOut(t *testing.T) {
 func TestNoDiscovery(t *testing.T) {
 	inBubble(t, nil, func(f *fake) { f.discover = errors.New("no route to host") }, func(b *fixture) {
 		b.after(time.Minute)
-		b.want("said", b.said("cannot discover types"), 1)
+		b.want("logged", b.logged("cannot discover types"), 1)
 		b.want("problem", b.c.server.status.Load().problem, "types are not known yet: no route to host")
 		unlock := b.api.lock()
 		b.api.discover = nil

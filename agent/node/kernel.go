@@ -3,7 +3,6 @@ package node
 import (
 	"errors"
 	"log/slog"
-	"strings"
 
 	"github.com/ebb-agent/ebb/agent/node/condition"
 	"github.com/ebb-agent/ebb/agent/node/config"
@@ -37,8 +36,7 @@ func (k *kernel) adopt() {
 		}
 	}
 	for _, p := range k.probes.Status() {
-		does, _, _ := strings.Cut(p.Object, "_")
-		if p.Reason != "" && !p.Waits && !stats.SwitchedOff(k.config, does) {
+		if p.Reason != "" && !p.Waits && !stats.SwitchedOff(k.config, p.Object) {
 			k.log.Warn("kernel program", "program", p.Name, "attached", p.Attached, "reason", p.Reason)
 		}
 	}

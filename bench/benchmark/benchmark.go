@@ -96,14 +96,14 @@ func Until(ctx context.Context, every, most time.Duration, what string, ask func
 	}
 }
 
-// Copy copies a file.
+// Copy copies a file, and replaces the content of one that exists.
 func Copy(to, from string, mode os.FileMode) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, mode)
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
 	if err != nil {
 		return err
 	}

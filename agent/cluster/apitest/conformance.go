@@ -244,14 +244,14 @@ func (s Server) testLists(t *testing.T) {
 	}
 }
 
-// told has the events that a follower has reported.
-type told struct {
+// reported collects the events of a follower.
+type reported struct {
 	mu      sync.Mutex
 	events  []metadata.Event
 	changed chan struct{} // capacity 1
 }
 
-func (d *told) sink(_ context.Context, batch []metadata.Event) error {
+func (d *reported) sink(_ context.Context, batch []metadata.Event) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.events = append(d.events, batch...)
@@ -263,7 +263,7 @@ func (d *told) sink(_ context.Context, batch []metadata.Event) error {
 }
 
 // of returns the last event of an object, and the number of its events.
-func (d *told) of(uid string) (last metadata.Event, times int) {
+func (d *reported) of(uid string) (last metadata.Event, times int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, e := range d.events {
@@ -275,9 +275,9 @@ func (d *told) of(uid string) (last metadata.Event, times int) {
 }
 
 // follow follows a type until the test ends.
-func (s Server) follow(t *testing.T, typ gc.Type) (*told, Follower) {
+func (s Server) follow(t *testing.T, typ gc.Type) (*reported, Follower) {
 	t.Helper()
-	d := &told{changed: make(chan struct{}, 1)}
+	d := &reported{changed: make(chan struct{}, 1)}
 	f := s.Follow(typ, d.sink)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -338,7 +338,7 @@ func (s Server) testNotServed(t *testing.T) {
 	select {
 	case <-d.changed:
 	case <-time.After(patience):
-		t.Fatal("nothing is told")
+		t.Fatal("nothing is reported")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -347,7 +347,7 @@ func (s Server) testNotServed(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("told is %+v", d.events)
+	t.Errorf("reported is %+v", d.events)
 }
 
 func version(t *testing.T, o gc.Object) uint64 {

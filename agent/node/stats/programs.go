@@ -61,7 +61,7 @@ func (c *Programs) Collect(out chan<- prometheus.Metric) {
 		metric.Counter(out, descEvents, float64(count), event)
 	}
 	for _, e := range n.Lost() {
-		if does, _, _ := strings.Cut(e.Event, "_"); !SwitchedOff(c.cfg, does) {
+		if !SwitchedOff(c.cfg, e.Event) {
 			metric.Counter(out, descLost, float64(e.Count), e.Event)
 		}
 	}
@@ -87,11 +87,13 @@ func (c *Programs) degraded(status []bpf.ProgramStatus, out chan<- prometheus.Me
 // wanted reports whether the configuration asks for what the object does, and a filesystem for it
 // is watched.
 func (c *Programs) wanted(object string) bool {
-	does, fsType, _ := strings.Cut(object, "_")
-	return !SwitchedOff(c.cfg, does) && (fsType == "" || c.watches(fsType))
+	_, fsType, _ := strings.Cut(object, "_")
+	return !SwitchedOff(c.cfg, object) && (fsType == "" || c.watches(fsType))
 }
 
-// SwitchedOff reports whether the configuration leaves out the programs that do this: heat or writers.
-func SwitchedOff(cfg config.Config, does string) bool {
+// SwitchedOff reports whether the configuration leaves out the programs of an object, or of an event that is
+// named after them: those for heat, or for writers.
+func SwitchedOff(cfg config.Config, object string) bool {
+	does, _, _ := strings.Cut(object, "_")
 	return does == "heat" && cfg.Kernel.LayerHeat == config.HeatOff || does == "writers" && cfg.Writers.Top == 0
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/ebb-agent/ebb/bench/benchmark"
 )
 
 // pages opens the pages of ebb ui in a browser, with what the agent says at that moment. The pictures
@@ -67,15 +69,11 @@ func copyPictures(from, to string) error {
 	if err != nil {
 		return err
 	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
 	for _, name := range names {
-		data, err := os.ReadFile(name)
-		if err == nil {
-			err = os.MkdirAll(to, 0o755)
-		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(to, filepath.Base(name)), data, 0o644)
-		}
-		if err != nil {
+		if err := benchmark.Copy(filepath.Join(to, filepath.Base(name)), name, 0o644); err != nil {
 			return err
 		}
 	}
