@@ -105,7 +105,7 @@ func (d *fakeDisk) Stat(path string) (image.Disk, fs.Info, error) {
 		Blocks: disk.CapacityBytes / blockSize, Free: avail + reserved, Avail: avail}, nil
 }
 
-func (d *fakeDisk) Settle(ctx context.Context, path string) (image.Disk, error) {
+func (d *fakeDisk) Settle(ctx context.Context, path string, _ func(image.Disk) bool) (image.Disk, error) {
 	d.mu.Lock()
 	stuck, during := d.stuck, d.during
 	d.mu.Unlock()

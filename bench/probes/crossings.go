@@ -185,7 +185,7 @@ func clearAll(ctx context.Context, fs *loopfs.FS) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleMost)
 	defer cancel()
-	_, err := mounts.Settle(ctx, fs.Dir)
+	_, err := mounts.Settle(ctx, fs.Dir, nil)
 	return err
 }
 

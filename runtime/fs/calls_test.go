@@ -29,7 +29,7 @@ func TestSettleOnFrozenFilesystem(t *testing.T) {
 	}()
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		disk, err := Settle(ctx, point) // it stays frozen: without a bound this were for ever
+		disk, err := Settle(ctx, point, never) // it stays frozen: without a bound this were for ever
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) || disk.CapacityBytes == 0 {
 			t.Errorf("settled as %+v, %v", disk, err)
@@ -42,7 +42,7 @@ func TestSettleOnFrozenFilesystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	thawed = true
-	if _, err := settle(t, point); err != nil { // it waits for the call that hung
+	if _, err := settle(t, point, never); err != nil { // it waits for the call that hung
 		t.Error(err)
 	}
 	if n := descriptorsOn(t, point); n != 1 {
@@ -53,18 +53,18 @@ func TestSettleOnFrozenFilesystem(t *testing.T) {
 // A call that is under way may have begun too early to see what the next caller
 // wants to see: each gets one of its own, after that.
 func TestCallsOnOneFilesystemFollowEachOther(t *testing.T) {
-	p := pending{busy: make(map[uint64]chan struct{})}
+	p, one, two := pending{busy: make(map[callKey]chan struct{})}, callKey{1, "sync"}, callKey{2, "sync"}
 	dir := t.TempDir()
 	entered, leave := make(chan int, 2), make(chan struct{})
 	call := func(n int) func(int) error {
 		return func(int) error { entered <- n; <-leave; return nil }
 	}
 	results := make(chan error, 2)
-	go func() { results <- p.do(t.Context(), 1, dir, call(1)) }()
+	go func() { results <- p.do(t.Context(), one, dir, call(1)) }()
 	<-entered
-	go func() { results <- p.do(t.Context(), 1, dir, call(2)) }()
+	go func() { results <- p.do(t.Context(), one, dir, call(2)) }()
 	other := make(chan error, 1)
-	go func() { other <- p.do(t.Context(), 2, dir, func(int) error { return unix.EPERM }) }()
+	go func() { other <- p.do(t.Context(), two, dir, func(int) error { return unix.EPERM }) }()
 	if err := <-other; !errors.Is(err, unix.EPERM) {
 		t.Errorf("another filesystem's call: %v", err)
 	}
@@ -84,7 +84,7 @@ func TestCallsOnOneFilesystemFollowEachOther(t *testing.T) {
 	if len(p.busy) > 0 {
 		t.Errorf("%d filesystems count as busy", len(p.busy))
 	}
-	if err := p.do(t.Context(), 1, filepath.Join(dir, "gone"), nil); !errors.Is(err, os.ErrNotExist) || len(p.busy) > 0 {
+	if err := p.do(t.Context(), one, filepath.Join(dir, "gone"), nil); !errors.Is(err, os.ErrNotExist) || len(p.busy) > 0 {
 		t.Errorf("a path that is gone: %v", err)
 	}
 }

@@ -47,8 +47,8 @@ type realNode struct{ on, other *loopfs.FS }
 func (*realNode) Stat(path string) (image.Disk, fs.Info, error) { return fs.Stat(path) }
 func (*realNode) Identify(path string) (fs.Identity, error)     { return fs.Identify(path) }
 
-func (*realNode) Settle(ctx context.Context, path string) (image.Disk, error) {
-	return fs.Settle(ctx, path)
+func (*realNode) Settle(ctx context.Context, path string, reached func(image.Disk) bool) (image.Disk, error) {
+	return fs.Settle(ctx, path, reached)
 }
 
 func (*realNode) WatchMounts(ctx context.Context, mountinfo string, out chan<- struct{}) error {

@@ -11,7 +11,8 @@
 //
 // Filesystems differ in when they show the space that a removal has freed (seen on 6.18):
 //   - ext4: at once.
-//   - btrfs: only after the running transaction commits; syncfs(2) does that.
+//   - btrfs: only after the running transaction commits. An ioctl asks for a commit;
+//     syncfs(2) commits, too, but first writes back everything that is dirty.
 //   - xfs: inodes are inactivated by background workers (since 5.14), and
 //     statfs(2) only nudges them. One ioctl waits for them.
 //
@@ -21,6 +22,6 @@
 // [Settle] hides these differences. [WatchMounts] sleeps until mounts change, and
 // [Identify] then shows whether a path is affected. The package writes nothing. Its only
 // state is which filesystems have a kernel call in progress that cannot be interrupted
-// (syncfs, the ioctl): each such call has a goroutine that ends with it, and each
-// filesystem has one at most.
+// (syncfs, the ioctls): each such call has a goroutine that ends with it, and each
+// filesystem has at most one of each kind.
 package fs

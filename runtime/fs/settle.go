@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -21,12 +22,18 @@ const (
 	// that, because other processes may never stop deleting.
 	settleQuiet = 200 * time.Millisecond
 	settleMost  = time.Second
+
+	// commitEach is the least pause between two commits of a btrfs while data is written back.
+	commitEach = 200 * time.Millisecond
 )
 
 // Settle reads path's filesystem once it has counted everything that was removed before the call.
-// If that takes too long, or ctx ends, it returns an error and the last reading, which then shows
-// too little free space, never too much.
-func Settle(ctx context.Context, path string) (image.Disk, error) {
+// If that takes too long, or ctx ends, it returns an error and the last reading. On a busy xfs it
+// can be a little early.
+//
+// With reached, everything that was written before the call is counted, too, unless reached is true of a
+// reading before that. It makes a difference on btrfs, which counts data only when it is written back.
+func Settle(ctx context.Context, path string, reached func(image.Disk) bool) (image.Disk, error) {
 	place, err := Locate(path)
 	if err != nil {
 		return image.Disk{}, err
@@ -35,7 +42,7 @@ func Settle(ctx context.Context, path string) (image.Disk, error) {
 	case "ext2", "ext3", "ext4":
 		return Disk(path)
 	case "btrfs":
-		return settleBy(ctx, "syncfs", place.Dev, path, unix.Syncfs)
+		return settleBtrfs(ctx, place.Dev, path, reached)
 	case "xfs":
 		ctx, cancel := context.WithTimeout(ctx, flushMost)
 		defer cancel()
@@ -47,10 +54,42 @@ func Settle(ctx context.Context, path string) (image.Disk, error) {
 	}
 }
 
+// settleBtrfs commits, which counts removals. With reached, it also has everything written that is dirty, and
+// commits from time to time meanwhile: as soon as reached is true, the rest does not matter.
+func settleBtrfs(ctx context.Context, dev uint64, path string, reached func(image.Disk) bool) (image.Disk, error) {
+	commit := func() (disk image.Disk, pause time.Duration, err error) {
+		begun := time.Now()
+		disk, err = settleBy(ctx, "commit", dev, path, commitBtrfs)
+		return disk, max(commitEach, time.Since(begun)), err
+	}
+	disk, pause, err := commit()
+	if err != nil || reached == nil || reached(disk) {
+		return disk, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	written := make(chan error, 1)
+	go func() {
+		_, err := settleBy(ctx, "syncfs", dev, path, unix.Syncfs) // commits by itself
+		written <- err
+	}()
+	for {
+		select {
+		case outcome := <-written:
+			disk, err := Disk(path)
+			return disk, cmp.Or(err, outcome)
+		case <-time.After(pause):
+			if disk, pause, err = commit(); err != nil || reached(disk) {
+				return disk, err
+			}
+		}
+	}
+}
+
 // settleBy makes a call that brings the kernel's figures up to date, then reads them. The call
 // cannot be interrupted: if ctx ends first, the call is left to end by itself.
 func settleBy(ctx context.Context, what string, dev uint64, path string, call func(fd int) error) (image.Disk, error) {
-	outcome := calls.do(ctx, dev, path, call)
+	outcome := calls.do(ctx, callKey{dev, what}, path, call)
 	disk, err := Disk(path)
 	if err != nil {
 		return disk, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/ebb-agent/ebb/bench/result"
@@ -33,8 +34,10 @@ func (s *story) line(l agentrun.Line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch l.Message {
-	case "the kernel watches the image filesystem":
-		s.screen.say("agent", "the kernel watches the threshold: no polling")
+	case "the kernel watches a filesystem":
+		if strings.HasPrefix(l.Text("filesystem"), "images") {
+			s.screen.say("agent", "the kernel watches the threshold: no polling")
+		}
 	case "filesystem reached its high threshold":
 		s.screen.sayIn(yellow, "HIGH", "the high threshold is crossed; the kernel woke ebb")
 	case "first removal done":

@@ -210,9 +210,9 @@ type stuckDisk struct {
 	stuck *atomic.Bool
 }
 
-func (d stuckDisk) Settle(ctx context.Context, path string) (image.Disk, error) {
+func (d stuckDisk) Settle(ctx context.Context, path string, reached func(image.Disk) bool) (image.Disk, error) {
 	if !d.stuck.Load() {
-		return d.RealDisk.Settle(ctx, path)
+		return d.RealDisk.Settle(ctx, path, reached)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
@@ -263,7 +263,7 @@ func TestDiskDoesNotSettle(t *testing.T) {
 // refusedDisk is the real disk without the right to have its figure made true.
 type refusedDisk struct{ agent.RealDisk }
 
-func (d refusedDisk) Settle(_ context.Context, path string) (image.Disk, error) {
+func (d refusedDisk) Settle(_ context.Context, path string, _ func(image.Disk) bool) (image.Disk, error) {
 	disk, _, err := d.Stat(path)
 	return disk, errors.Join(err, unix.EPERM)
 }

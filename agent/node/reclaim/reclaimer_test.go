@@ -10,6 +10,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/history"
 	"github.com/ebb-agent/ebb/agent/node/removal"
 	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/agent/node/watermark"
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
@@ -40,12 +41,40 @@ func TestRecordsAreCopied(t *testing.T) {
 
 // Groups double as long as all of one go, and begin anew at one.
 func TestGroupSize(t *testing.T) {
-	run := (&Reclaimer{}).Begin(0, false)
+	var boot time.Duration
+	f := &filesystem{Filesystem: &watermark.Filesystem{}}
+	f.AvailableBytes = 1000
+	run := (&Reclaimer{o: &Options{Boot: func() time.Duration { return boot }}, target: f}).Begin(0, false)
+	run.pace.planned(f, boot)
 	for n, want := range []int{1, 2, 4, 8, 8} {
 		if got := run.groupSize(); got != want {
 			t.Errorf("group %d has %d images, want %d", n, got, want)
 		}
 		run.group = run.groupSize()
+	}
+	run.group = 0
+	for _, c := range []struct {
+		after            time.Duration
+		available, freed uint64
+		want             int
+	}{
+		{0, 1000, 0, 1},
+		{time.Second, 950, 0, 1},                   // full in 19 s
+		{time.Second, 900, 0, groupMost},           // in 9 s
+		{time.Second, 1200, 300, 1},                // in 12 s
+		{time.Second, 1200, 400, groupMost},        // in 6 s
+		{10 * time.Second, 900, 0, 1},              // in 90 s
+		{time.Second, 2000, 0, 1},                  // others free space
+		{24 * time.Hour, 1000, 1 << 40, groupMost}, // as fast as images go
+	} {
+		boot, f.AvailableBytes, run.pace.freed = c.after, c.available, c.freed
+		if got := run.groupSize(); got != c.want {
+			t.Errorf("after %v with %d bytes available and %d freed: a group of %d images, want %d", c.after, c.available, c.freed, got, c.want)
+		}
+	}
+	run.pace.planned(&filesystem{Filesystem: f.Filesystem}, boot)
+	if got := run.groupSize(); got != 1 {
+		t.Errorf("the pace of another filesystem makes a group of %d images", got)
 	}
 }
 

@@ -33,6 +33,7 @@ type Run struct {
 	crossedNS uint64
 	pass      pass
 	group     int // size of the last group, if all of it was removed; otherwise 0
+	pace      pace
 	outcome   outcome
 }
 
@@ -124,6 +125,7 @@ func (run *Run) begin(f *filesystem) (news bool) {
 	if run.outcome.started.IsZero() {
 		run.outcome.started = run.o.Now()
 	}
+	run.pace.planned(f, run.o.Boot())
 	for _, d := range p.Remove {
 		if run.outcome.trigger == "" || d.Reason == image.RemovedThreshold {
 			run.outcome.trigger = d.Reason
@@ -231,6 +233,7 @@ func (run *Run) measure(ctx context.Context, gone []leaving, before watermark.Me
 		run.o.LookAgain(total.LookAgain)
 	}
 	run.outcome.freed += total.Bytes
+	run.pace.freed += total.Bytes
 	for _, l := range gone {
 		run.outcome.removed++
 		freed := shareOf(total.Bytes, l.FreesBytes, all.FreesBytes)

@@ -46,9 +46,14 @@ type leaving struct {
 
 // groupSize returns how many images of the plan may wait for their last look together. It begins with
 // one, and doubles as long as all images of a group are removed. So most removals, which are of a few
-// images, are one at a time. On a disk that fills fast, the run does not wait for a pause and a
-// collection for each image.
-func (run *Run) groupSize() int { return max(1, min(2*run.group, groupMost)) }
+// images, are one at a time. On a disk that fills fast, the run does not wait for a pause, a collection and
+// the space of each image: all images of the plan go together.
+func (run *Run) groupSize() int {
+	if run.pace.fast(run.r.target, run.o.Boot()) {
+		return groupMost
+	}
+	return max(1, min(2*run.group, groupMost))
+}
 
 // removeGroup removes images so that no container can start from one between the last look and its
 // removal (kubernetes issue 123631). It removes the names first, then looks once more, and only then
@@ -101,7 +106,7 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 			spared++
 			continue
 		}
-		batch := group[:together(target.plan, group)]
+		batch := group[:together(target.plan, group, run.pace.fast(target, run.o.Boot()))]
 		group = group[len(batch):]
 		if run.letGo(ctx, batch, users, now) == stop {
 			return spared, stop
@@ -205,11 +210,11 @@ func (run *Run) takeNames(ctx context.Context, l *leaving) (why string, err erro
 
 // together returns how many images of the group are removed together, so that the runtime collects once
 // for them and the disk is measured once. They are computed to free at most half of what is still to be
-// freed, so the last images of a run are removed one by one. If only their age asks for it, all are
-// removed together.
-func together(p image.Plan, group []leaving) int {
+// freed, so the last images of a run are removed one by one. If only their age asks for it, or if the disk
+// fills fast, all are removed together.
+func together(p image.Plan, group []leaving, fast bool) int {
 	var frees image.Decision
-	needed := p.NeedBytes > 0 || p.NeedInodes > 0
+	needed := (p.NeedBytes > 0 || p.NeedInodes > 0) && !fast
 	reached := func(need, frees uint64) bool { return need == 0 || 2*frees > need }
 	for n, l := range group {
 		frees.FreesBytes, frees.FreesInodes = frees.FreesBytes+l.FreesBytes, frees.FreesInodes+l.FreesInodes

@@ -87,6 +87,13 @@ func (f *Filesystem) polled() bool {
 // lags reports whether statfs shows writes and deletions only after a commit.
 func (f *Filesystem) lags() bool { return f.Type == "btrfs" }
 
+// dirtyDecides reports whether what is written but not allocated yet can decide a plan: with it the high
+// threshold is reached, or only with it the low one is exceeded.
+func (f *Filesystem) dirtyDecides(shown, counted image.Disk) bool {
+	low := image.LowAvailable(shown.CapacityBytes, f.Thresholds.LowPercent)
+	return f.Thresholds.HighReached(counted) || shown.AvailableBytes >= low && counted.AvailableBytes < low
+}
+
 // recheck plans to read the filesystem again, at that time or earlier.
 func (f *Filesystem) recheck(at time.Time) { f.recheckAt = clock.Earliest(f.recheckAt, at) }
 

@@ -97,7 +97,7 @@ func (w *Watcher) Removed(ctx context.Context, f *Filesystem, before Measured, d
 func (w *Watcher) await(ctx context.Context, f *Filesystem, before Measured, d image.Decision) (after Measured, settled bool) {
 	ctx, cancel := context.WithTimeout(ctx, showDeadline)
 	defer cancel()
-	if settled = w.settling.settle(ctx, f); settled {
+	if settled = w.settling.settle(ctx, f, nil); settled {
 		ctx, cancel = context.WithTimeout(ctx, lateFor)
 		defer cancel()
 	}

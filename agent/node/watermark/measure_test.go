@@ -11,8 +11,10 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/condition"
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/fs"
+	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
 // testDisk is one filesystem of 1 GiB wherever it is asked for.
@@ -22,7 +24,7 @@ func (d *testDisk) Stat(string) (image.Disk, fs.Info, error) {
 	return image.Disk{CapacityBytes: 1 << 30, AvailableBytes: d.available}, fs.Info{Type: "ext4", Dev: 1, BlockSize: 4096}, nil
 }
 
-func (d *testDisk) Settle(context.Context, string) (image.Disk, error) {
+func (d *testDisk) Settle(context.Context, string, func(image.Disk) bool) (image.Disk, error) {
 	disk, _, err := d.Stat("")
 	return disk, err
 }
@@ -65,5 +67,62 @@ func TestOthersDeletions(t *testing.T) {
 	}
 	if f.AvailableBytes != d.available {
 		t.Errorf("the latest reading has %d bytes available, the disk %d", f.AvailableBytes, d.available)
+	}
+}
+
+// dirtyDisk is a btrfs on which some data is not allocated yet.
+type dirtyDisk struct {
+	testDisk
+	written int // how often everything was written
+}
+
+func (d *dirtyDisk) Stat(path string) (image.Disk, fs.Info, error) {
+	disk, info, err := d.testDisk.Stat(path)
+	info.Type = "btrfs"
+	return disk, info, err
+}
+
+func (d *dirtyDisk) Settle(_ context.Context, path string, reached func(image.Disk) bool) (image.Disk, error) {
+	disk, _, err := d.Stat(path)
+	if reached != nil && !reached(disk) {
+		d.written++
+	}
+	return disk, err
+}
+
+// countedProbes know what is free once everything is written.
+type countedProbes struct {
+	Probes
+	free uint64 // blocks
+}
+
+func (p *countedProbes) CanWatch(string) bool                                 { return true }
+func (p *countedProbes) SetWatermark(uint64, string, bpf.Watermark) error     { return nil }
+func (p *countedProbes) Counted(uint64) (free uint64, ok bool, err error)     { return p.free, true, nil }
+func (p *countedProbes) GivenBack(uint64) (blocks uint64, ok bool, err error) { return 0, true, nil }
+
+// On btrfs, what is dirty is written before a plan where it decides, and only there.
+func TestDirtyDataThatDecides(t *testing.T) {
+	const percent = (1 << 30) / 100
+	for name, c := range map[string]struct {
+		shown, counted uint64 // percent of the disk
+		written        int
+	}{
+		"far from all thresholds":      {60, 70, 0},
+		"between the thresholds":       {76, 78, 0},
+		"the high one, once written":   {78, 81, 1},
+		"the high one, written or not": {81, 84, 0},
+		"the low one, once written":    {74, 76, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &dirtyDisk{testDisk: testDisk{available: (100 - c.shown) * percent}}
+			w := newTestWatcher(d, func(o *Options) { o.Probes = &countedProbes{free: (100 - c.counted) * percent / 4096} })
+			w.Place(inventory.Roots{Images: "/"})
+			w.Survey()
+			f := w.Filesystems()[0]
+			if err := w.ReadForPlan(t.Context(), f); err != nil || d.written != c.written {
+				t.Errorf("everything was written %d times, want %d; %v; thresholds %+v", d.written, c.written, err, f.Thresholds)
+			}
+		})
 	}
 }

@@ -23,8 +23,9 @@ type Probes interface {
 // Disk reads filesystems.
 type Disk interface {
 	Stat(path string) (image.Disk, fs.Info, error)
-	// Settle makes the reading exact after a removal; ctx bounds how long that may take.
-	Settle(ctx context.Context, path string) (image.Disk, error)
+	// Settle makes the reading exact after a removal; ctx bounds how long that may take. With reached, it
+	// also counts everything that was written, unless reached is true before: see [fs.Settle].
+	Settle(ctx context.Context, path string, reached func(image.Disk) bool) (image.Disk, error)
 	// Identify returns, at low cost, an identity that changes when the path leads somewhere else.
 	Identify(path string) (fs.Identity, error)
 	// WatchMounts sends to out when mounts changed, and when it has begun to watch.
@@ -38,8 +39,8 @@ type RealDisk struct{}
 func (RealDisk) Stat(path string) (image.Disk, fs.Info, error) { return fs.Stat(path) }
 
 // Settle implements Disk.
-func (RealDisk) Settle(ctx context.Context, path string) (image.Disk, error) {
-	return fs.Settle(ctx, path)
+func (RealDisk) Settle(ctx context.Context, path string, reached func(image.Disk) bool) (image.Disk, error) {
+	return fs.Settle(ctx, path, reached)
 }
 
 // Identify implements Disk.

@@ -41,14 +41,14 @@ func (w *Watcher) update(ctx context.Context, f *Filesystem) error {
 	if err != nil {
 		return err
 	}
-	if !f.Believing() && (!f.lags() || !f.Thresholds.HighReached(w.kernel.counted(r))) {
+	if !f.Believing() && (!f.lags() || !f.dirtyDecides(r.Disk, w.kernel.counted(r))) {
 		f.Reading = r
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, showDeadline)
 	defer cancel()
 	believed := f.believed
-	settled := w.settling.settle(ctx, f)
+	settled := w.settling.settle(ctx, f, f.Thresholds.HighReached)
 	if err := w.Read(f); err != nil {
 		return err
 	}

@@ -14,10 +14,10 @@ type settling struct{ o *Options }
 
 // settle makes the disk's figure exact; false if that takes longer than ctx allows. The filesystem
 // may be gone when it returns.
-func (s settling) settle(ctx context.Context, f *Filesystem) bool {
+func (s settling) settle(ctx context.Context, f *Filesystem, reached func(image.Disk) bool) bool {
 	var err error
 	path := f.Path
-	s.o.Outside(func() { _, err = s.o.Disk.Settle(ctx, path) })
+	s.o.Outside(func() { _, err = s.o.Disk.Settle(ctx, path, reached) })
 	if err != nil {
 		s.o.Metrics.unsettled.Inc()
 		s.o.Log.Debug("settle", "error", err)

@@ -76,7 +76,7 @@ func (s *shared) Stat(path string) (image.Disk, fs.Info, error) {
 }
 
 // Settle implements Disk.
-func (s *shared) Settle(_ context.Context, path string) (image.Disk, error) {
+func (s *shared) Settle(_ context.Context, path string, _ func(image.Disk) bool) (image.Disk, error) {
 	if !s.mu.TryLock() {
 		s.t.Error("a disk settles under the lock")
 		return image.Disk{}, nil

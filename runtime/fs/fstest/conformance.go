@@ -16,7 +16,7 @@ import (
 // Disks reads filesystems.
 type Disks interface {
 	Stat(path string) (image.Disk, fs.Info, error)
-	Settle(ctx context.Context, path string) (image.Disk, error)
+	Settle(ctx context.Context, path string, reached func(image.Disk) bool) (image.Disk, error)
 	Identify(path string) (fs.Identity, error)
 	WatchMounts(ctx context.Context, mountinfo string, out chan<- struct{}) error
 }
@@ -79,7 +79,7 @@ func testReading(t *testing.T, n Node, fsType string) {
 func settle(t *testing.T, n Node) uint64 {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
-		d, err := n.Settle(t.Context(), n.Path())
+		d, err := n.Settle(t.Context(), n.Path(), func(image.Disk) bool { return false }) // count all that was written
 		if errors.Is(err, context.DeadlineExceeded) && time.Now().Before(deadline) {
 			continue
 		}
@@ -113,7 +113,7 @@ func testSettle(t *testing.T, n Node) {
 func testMissing(t *testing.T, n Node) {
 	const path = "/not/there"
 	_, _, err1 := n.Stat(path)
-	_, err2 := n.Settle(t.Context(), path)
+	_, err2 := n.Settle(t.Context(), path, nil)
 	_, err3 := n.Identify(path)
 	for _, err := range []error{err1, err2, err3} {
 		if !errors.Is(err, iofs.ErrNotExist) {
