@@ -60,6 +60,14 @@ func (k *Knowledge) Restored() {
 	k.Reset()
 }
 
+// Weigh decides which Nodes are held. While Nodes are not known, none counts as lost, and nothing is decided:
+// a hold and what a person has confirmed outlast that.
+func (k *Knowledge) Weigh() {
+	if k.Known() {
+		k.Losses.Weigh()
+	}
+}
+
 // There reports whether a Node exists, as far as is known.
 func (k *Knowledge) There(name string) bool {
 	_, there := k.Get(name)

@@ -358,6 +358,26 @@ func TestConfirmLost(t *testing.T) {
 	w.wantReason("p1", pods.TooManyLost)
 }
 
+// TestNodesAreListedAnew while some are held: those that were confirmed count with the others.
+func TestNodesAreListedAnew(t *testing.T) {
+	w := fullCluster(t, 18, pods.Config{})
+	w.loseNodes(0, 8)
+	w.pass(time.Hour)
+	for _, name := range []string{"n0", "n1", "n2"} {
+		w.c.ConfirmLost(w.now, name)
+	}
+	w.pass(time.Minute)
+	w.want("delete p0 node_gone", "delete p1 node_gone", "delete p2 node_gone")
+	for range 2 {
+		w.listNodes()
+		w.pass(time.Hour)
+		w.want()
+		if held := w.c.Held(); len(held) != 5 {
+			t.Errorf("held: %v, want five Nodes", held)
+		}
+	}
+}
+
 // TestOneZoneOfThree may be lost by default, whatever the number of Nodes.
 func TestOneZoneOfThree(t *testing.T) {
 	for n := 3; n <= 60; n++ {

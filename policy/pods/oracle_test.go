@@ -117,7 +117,7 @@ func (o *oracle) update() {
 			o.wasHeld[name] = true
 		}
 	}
-	if len(o.wasHeld) == 0 {
+	if len(o.wasHeld) == 0 && o.nodesRead {
 		clear(o.settled)
 	}
 }

@@ -25,6 +25,8 @@ type Collector struct {
 	resting map[string]*rest // drivers that cannot serve
 	words   gc.Words
 	bound   map[string]*node // Nodes of attachments and CSINodes, by name
+
+	reckoning bool // all Nodes are being reckoned
 }
 
 // claimed is what is kept of a PersistentVolumeClaim.
@@ -61,7 +63,7 @@ func New(config Config) *Collector {
 	c.claims.Gone, c.classes.Gone = c.claimWent, c.classWent
 	c.drivers.Gone = func(name string, _ struct{}) { c.driverWent(name) }
 	c.claims.News, c.classes.News, c.drivers.News = c.PlanAll, c.PlanAll, c.PlanAll
-	c.nodes.Init(config.MaxShare, c.PlanAll, c.planNode)
+	c.nodes.Init(config.MaxShare, c.planNodes, c.planNode)
 	c.leases.Init(c.PlanAll, c.planNode)
 	c.Beside("Lease", &c.leases)
 	c.Beside("PersistentVolumeClaim", &c.claims)
@@ -76,6 +78,7 @@ func (c *Collector) Configure(now time.Time, config Config) {
 	c.Tell(now)
 	c.config = config
 	c.nodes.SetShare(config.MaxShare)
+	c.nodes.Weigh()
 	clear(c.resting) // the operator may have fixed the driver
 	for e := range c.Objects().All {
 		if e.volume != nil {
@@ -83,6 +86,14 @@ func (c *Collector) Configure(now time.Time, config Config) {
 		}
 	}
 	c.PlanAll()
+}
+
+// planNodes is called when Nodes became known or unknown. All are reckoned before they are weighed.
+func (c *Collector) planNodes() {
+	c.reckoning = true
+	c.PlanAll()
+	c.reckoning = false
+	c.nodes.Weigh()
 }
 
 // before is called before e is judged. It updates since when the Node of e is missing, and

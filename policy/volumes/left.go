@@ -103,7 +103,9 @@ func (c *Collector) reckon(n *node) {
 	if c.nodes.Reckon(c.Now(), &n.Loss, wanted, true); len(n.left) == 0 {
 		delete(c.bound, n.Name)
 	}
-	c.nodes.Weigh()
+	if !c.reckoning {
+		c.nodes.Weigh()
+	}
 }
 
 // wants reports whether Config asks for the deletion of what a Node left.

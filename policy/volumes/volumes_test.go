@@ -438,6 +438,37 @@ func TestManyNodesLost(t *testing.T) {
 	}
 }
 
+// TestNodesAreListedAnew while some are held: those that were confirmed, and have nothing left, count with
+// the others.
+func TestNodesAreListedAnew(t *testing.T) {
+	c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+	for i := range 18 {
+		name := fmt.Sprint("n", i)
+		c.add("Node", name, name, nil)
+		c.add("VolumeAttachment", "a"+name, "uid-"+name, volumes.Attachment{Volume: "pv", Node: name})
+	}
+	to := c.collector(volumes.Config{Attachments: true, Quarantine: time.Minute})
+	for i := range 8 {
+		name := fmt.Sprint("n", i)
+		to.Forget(noon, typeOf("Node"), object("Node", name, name))
+	}
+	for _, name := range []string{"n0", "n1", "n2"} {
+		to.ConfirmLost(noon, name)
+		to.Forget(noon, typeOf("VolumeAttachment"), object("VolumeAttachment", "a"+name, "uid-"+name))
+	}
+	for range 2 {
+		to.Listing(noon, typeOf("Node"))
+		for i := 8; i < 18; i++ {
+			name := fmt.Sprint("n", i)
+			to.Observe(noon, typeOf("Node"), object("Node", name, name), nil)
+		}
+		to.Synced(noon, typeOf("Node"))
+		if held := to.Held(); len(held) != 5 {
+			t.Errorf("held: %v, want five Nodes", held)
+		}
+	}
+}
+
 // TestLostNodesAreReckonedAgain: which Nodes count as lost follows whatever happens to what they have left,
 // and to Nodes that have nothing left.
 func TestLostNodesAreReckonedAgain(t *testing.T) {
