@@ -266,6 +266,33 @@ func TestReclaimBesideOthers(t *testing.T) {
 	})
 }
 
+// The filesystem of the images goes away during a run: the run ends with an error, the agent goes on.
+func TestReclaimOfADiskThatGoes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		all := w.five()
+		w.fill(60)
+		q := page.PlanRequest{FreeBytes: 70 * mib}
+		p := w.plan(q)
+		w.logs.on = func(line string) {
+			if strings.Contains(line, "image removed") && len(w.rt.Removed()) == len(p.Remove) {
+				w.disk.mount("/", 0, "", nil)
+			}
+		}
+		status, steps, e := w.reclaim(q, p.Digest)
+		if last := steps[len(steps)-1]; status != http.StatusOK || last.Result != "incomplete" || last.Removed != len(p.Remove) || last.Reason == "" {
+			t.Errorf("status %d, %+v, ended with %+v", status, e, last)
+		}
+		w.wantRemoved(all[:len(p.Remove)]...)
+		w.disk.unmount("/")
+		w.pass(time.Minute)
+		w.fill(81)
+		w.pass(time.Minute)
+		if n := len(w.rt.Removed()); n == len(p.Remove) {
+			t.Errorf("%d images went: the disk is there again, and over its threshold", n)
+		}
+	})
+}
+
 // What makes no sense is refused, with a word on what would.
 func TestReclaimRefused(t *testing.T) {
 	inWorld(t, func(w *world) {

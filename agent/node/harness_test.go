@@ -525,9 +525,13 @@ func (w *world) keyOf(id string) bpf.Key {
 type logBook struct {
 	mu   sync.Mutex
 	text strings.Builder
+	on   func(line string) // nil: nothing happens
 }
 
 func (l *logBook) Write(b []byte) (int, error) {
+	if l.on != nil {
+		l.on(string(b))
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)

@@ -65,8 +65,11 @@ func (l *Inspection) held(d deleted, at int, finalizer string) Finding {
 		fallthrough
 	case gc.OrphanFinalizer:
 		f.Reason = HeldForCollector
-		f.Why = "a garbage collector takes this off: is one running? If none is to, the command does; what depends on the object stays as it is"
-		f.Command = removeFinalizer(d.Coordinates, at, finalizer)
+		f.Why = "only a garbage collector may remove this finalizer: is one running? Without it, a collector that starts later deletes what was to be kept"
+		if finalizer == gc.ForegroundFinalizer {
+			f.Why = "only a garbage collector may remove this finalizer: is one running?"
+		}
+		f.Command, f.Looks = get(d.Coordinates), true
 		return f
 	}
 	by, gone := l.server(d.Coordinates, finalizer)

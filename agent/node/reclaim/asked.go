@@ -172,11 +172,11 @@ func (a *Asked) end(run *Run) error {
 	}
 	run.r.asked = nil
 	end := &run.outcome
-	switch p := run.r.target.plan; {
+	switch f := run.r.target; {
 	case end.result != "":
-	case end.failed > 0:
+	case end.failed > 0 || f == nil: // the filesystem is gone
 		end.result = resultIncomplete
-	case p.NeedBytes > 0 || p.NeedInodes > 0:
+	case f.plan.NeedBytes > 0 || f.plan.NeedInodes > 0:
 		end.result = resultShort
 	default:
 		end.result = resultDone

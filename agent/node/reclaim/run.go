@@ -325,12 +325,15 @@ func (run *Run) say() {
 	if end.result == resultObserved {
 		return
 	}
-	if fact, short := end.short(run.r.target); short {
-		run.o.Tell(fact)
+	line := []any{"reason", string(end.trigger), "result", end.result, "images_removed", end.removed, "removals_failed", end.failed,
+		"freed_bytes", end.freed, "took_ms", run.o.Now().Sub(end.started).Milliseconds()}
+	if f := run.r.target; f != nil { // the filesystem can be gone
+		if fact, short := end.short(f); short {
+			run.o.Tell(fact)
+		}
+		line = append(line, "used_percent", f.UsedPercent())
 	}
-	run.o.Log.Info("reclaim run ended", "reason", string(end.trigger), "result", end.result, "images_removed", end.removed,
-		"removals_failed", end.failed, "freed_bytes", end.freed, "used_percent", run.r.target.UsedPercent(),
-		"took_ms", run.o.Now().Sub(end.started).Milliseconds())
+	run.o.Log.Info("reclaim run ended", line...)
 }
 
 // result derives the result of a run from its last plan.

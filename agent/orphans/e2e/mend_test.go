@@ -33,7 +33,8 @@ func (b *fixture) testMend(t *testing.T) {
 		}
 	}
 	want := []string{"held_by_dependents shop configmaps/parent", "held_by_finalizer  volumeattachments.storage.k8s.io/attached",
-		"held_by_finalizer shop widgets.example.io/machine", "held_by_finalizer shop widgets.example.io/served", "held_by_unknown_finalizer shop configmaps/bare"}
+		"held_by_finalizer shop widgets.example.io/machine", "held_by_finalizer shop widgets.example.io/served", "held_by_unknown_finalizer shop configmaps/bare",
+		"held_for_garbage_collector shop configmaps/alone"}
 	await.Holds(t, patience, "what was mended not to be reported", func(context.Context) error {
 		r, _ := b.report(t, "-A")
 		if diff := cmp.Diff(want, all(r)); diff != "" || !r.Complete {
@@ -42,7 +43,7 @@ func (b *fixture) testMend(t *testing.T) {
 		return nil
 	})
 	for path, there := range map[string]bool{
-		"/api/v1/namespaces/stuck": false, "/api/v1/namespaces/shop/configmaps/held": false, "/api/v1/namespaces/shop/configmaps/alone": false,
+		"/api/v1/namespaces/stuck": false, "/api/v1/namespaces/shop/configmaps/held": false, "/api/v1/namespaces/shop/configmaps/alone": true,
 		"/api/v1/namespaces/shop/configmaps/of-gone-type": true, "/api/v1/namespaces/shop/configmaps/of-gone": true, "/api/v1/namespaces/shop/configmaps/of-other": true,
 		"/api/v1/namespaces/other/configmaps/far": true, "/apis/example.io/v1/realms/of-namespaced": true, "/api/v1/namespaces/shop/configmaps/living-held": true,
 		"/apis/storage.k8s.io/v1/volumeattachments/attached": true, "/apis/example.io/v1/namespaces/shop/widgets/machine": true, "/api/v1/namespaces/shop/configmaps/bare": true,
