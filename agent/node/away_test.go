@@ -265,3 +265,27 @@ func TestPulledWhileRemoved(t *testing.T) {
 		}
 	})
 }
+
+// An image that is pulled again while its names are away stays, and counts as used and as new from then on.
+func TestPulledWhileNamesAreAway(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{}
+		ids := w.five()
+		var pulled time.Time
+		w.rt.SetFaults(fake.Faults{During: func(id string) {
+			if id == ids[0] && pulled.IsZero() {
+				pulled = time.Now()
+				w.add("i0", 40)
+			}
+		}})
+		w.fill(81)
+		w.pass(time.Minute)
+		w.wantRemoved(ids[1], ids[2])
+		if i := w.image(ids[0]); i.LastUsed == nil || i.LastUsed.Before(pulled) {
+			t.Errorf("it counts as used at %v, and was pulled at %v", i.LastUsed, pulled)
+		}
+		w.fill(99)
+		w.pass(time.Minute)
+		w.wantRemoved(ids[1], ids[2], ids[3], ids[4], ids[0])
+	})
+}

@@ -217,7 +217,7 @@ func (r *Runtime) Users(ctx context.Context, withdrawals ...inventory.Withdrawal
 		}
 		for _, i := range names {
 			if i.Name != w.imageID && r.resolve(ctx, i.Target).id == w.imageID {
-				users[n] = append(users[n], "name "+i.Name)
+				users[n] = append(users[n], inventory.NameUser+i.Name)
 			}
 		}
 		for _, s := range spaces {

@@ -74,7 +74,7 @@ func (r *Runtime) Users(ctx context.Context, withdrawals ...inventory.Withdrawal
 		users, _ := r.users(w.image)
 		for _, k := range sortedKeys(r.records) {
 			if k.namespace == CRINamespace && r.records[k].id == w.image.id {
-				users = append(users, "name "+k.name)
+				users = append(users, inventory.NameUser+k.name)
 			}
 		}
 		all[n] = users

@@ -1,11 +1,12 @@
 // Package inventory defines the types for what a container runtime holds on a node: the images,
 // what keeps them, and the events that change either. Adapters (runtime/containerd, runtime/fake)
-// return these types, and agent/node reads them. Except for [Find], the package has no behaviour.
+// return these types, and agent/node reads them. Except for [Find] and [IsName], the package has no behaviour.
 package inventory
 
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/container"
@@ -156,6 +157,12 @@ type Withdrawal interface {
 	// before. Without collect, the runtime chooses the time.
 	Complete(ctx context.Context, collect bool) error
 }
+
+// NameUser is what a user of a withdrawn image begins with if it is a name that the image has got since.
+const NameUser = "name "
+
+// IsName reports whether a user of a withdrawn image is a name.
+func IsName(user string) bool { return strings.HasPrefix(user, NameUser) }
 
 // CRINamespace is the namespace in which a runtime with namespaces keeps the CRI's images and
 // containers.

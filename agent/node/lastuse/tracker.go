@@ -168,6 +168,16 @@ func (t *Tracker) AllUsedNow(why string) {
 // Withdrawn records that an image loses its names now, for its removal.
 func (t *Tracker) Withdrawn(id string, now time.Time) { t.away.taken(id, now) }
 
+// Renewed records that an image was pulled, imported or tagged again while its names were away. Its date
+// cannot show that once ebb has restored its other names.
+func (t *Tracker) Renewed(id string) {
+	if r, ok := t.images.records[id]; ok {
+		now := t.clock.Now()
+		r.Arrived, r.LastUsed = clock.Latest(r.Arrived, now), clock.Latest(r.LastUsed, now)
+		t.images.records[id] = r
+	}
+}
+
 // NotWithdrawn records that an image has kept its names after all.
 func (t *Tracker) NotWithdrawn(id string) { delete(t.away, id) }
 

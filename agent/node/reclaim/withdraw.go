@@ -347,6 +347,9 @@ func (run *Run) needed(ctx context.Context, batch []leaving, users func() ([][]s
 		return nil, fmt.Errorf("look whether they came into use: %w", err)
 	}
 	for n, l := range batch {
+		if slices.ContainsFunc(using[n], inventory.IsName) {
+			run.o.LastUse.Renewed(l.ImageID)
+		}
 		if needed[n] = run.o.Pods.Keep(l.image, run.o.LastUse.Image(l.ImageID).Arrived); len(using[n]) > 0 {
 			needed[n] = "in use by " + using[n][0]
 		} else if needed[n] == "" {
