@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -40,11 +41,13 @@ func (d *days) need(n int) {
 		} else if d.ids[name] == "" || there[d.ids[name]].ID == "" {
 			base := fmt.Sprintf("base-%d", n%3)
 			d.ids[name] = d.add(name, 20+3*uint64(n), fake.Layer{Name: base, Bytes: 8 * mib, Inodes: 5, BlobBytes: 4 * mib})
+			synctest.Wait() // a look between two of these steps is one in both modes
 		}
 		d.rt.Run(fake.CRINamespace, "c-"+name, name)
 	})
 	d.pass(time.Minute)
 	d.rt.Stop(fake.CRINamespace, "c-"+name)
+	synctest.Wait()
 	d.rt.Delete(fake.CRINamespace, "c-"+name)
 	d.pass(time.Minute)
 }
