@@ -18,6 +18,7 @@ const (
 // change. The zero value does not wait.
 type backoff struct {
 	hold  *image.Hold   // the latest plan's; nil: none
+	disk  image.Disk    // at that plan
 	pause time.Duration // after the latest look; 0: something has changed since
 	until time.Time     // no look for growth before then
 }
@@ -58,13 +59,13 @@ func (f *Filesystem) waits(now time.Time) time.Duration {
 	return f.backoff.until.Sub(now)
 }
 
-// endsHold reports whether others have freed so much since the latest reading that the hold is
+// endsHold reports whether others have freed so much since the latest plan that the hold is
 // over: the disk fell below its high threshold, or the removable images would now be enough to
 // reach the low one. The kernel raises no event for that.
 func (f *Filesystem) endsHold(r Reading) bool {
 	hold := f.backoff.hold
 	reaches := func(was, is, at uint64) bool { return at > 0 && was < at && is >= at }
-	was, is := f.with(f.Disk), f.with(r.Disk)
+	was, is := f.with(f.backoff.disk), f.with(r.Disk)
 	return hold != nil && (f.Thresholds.HighReached(was) && !f.Thresholds.HighReached(is) ||
 		reaches(was.AvailableBytes, is.AvailableBytes, hold.EndsAtBytes) || reaches(was.InodesAvailable, is.InodesAvailable, hold.EndsAtInodes))
 }

@@ -34,9 +34,9 @@ type Filesystem struct {
 	Spare      image.Size   // available in addition, had the agent removed what it only observes
 	Kernel     bool         // the kernel watches the threshold; otherwise the filesystem is polled
 
-	sourceLogged bool // Kernel was logged
-	above        bool // at the latest reading it had reached its high threshold
-	worseAt      uint64
+	sourceLogged bool       // Kernel was logged
+	above        bool       // at the latest reading it had reached its high threshold
+	worseAt      image.Size // available; where it is looked at again
 
 	deadlines
 	pace     pace     // of polls
@@ -115,7 +115,8 @@ func (f *Filesystem) add(d *directory, r Reading) {
 // the disk got worse by a point since it was.
 func (f *Filesystem) deserves(r Reading) bool {
 	high := f.Thresholds.HighReached(r.Disk)
-	if high && (!f.above || r.Disk.AvailableBytes <= f.worseAt) {
+	worse := r.Disk.AvailableBytes <= f.worseAt.Bytes || r.Disk.Inodes > 0 && r.Disk.InodesAvailable <= f.worseAt.Inodes
+	if high && (!f.above || worse) {
 		return true
 	}
 	f.above = high
@@ -125,15 +126,19 @@ func (f *Filesystem) deserves(r Reading) bool {
 // rate sets above and worseAt from the latest reading.
 func (f *Filesystem) rate() {
 	f.above = f.HighReached()
-	f.worseAt = worse(f.CapacityBytes, f.AvailableBytes, f.Spare.Bytes, f.Thresholds.HighPercent)
+	f.worseAt.Bytes = worse(f.CapacityBytes, f.AvailableBytes, f.Spare.Bytes, f.Thresholds.HighPercent)
+	f.worseAt.Inodes = worse(f.Inodes, f.InodesAvailable, f.Spare.Inodes, f.Thresholds.InodesHighPercent)
 }
 
-// worse returns the available amount at which a filesystem above its high threshold is looked at
-// again: one percentage point less, or where it would reach the threshold even with its spare
-// space.
+// worse returns the available amount at which a filesystem above a high threshold is looked at
+// again: its own threshold if that is not reached, else one percentage point less, or where it would reach
+// the threshold even with its spare space.
 func worse(capacity, available, spare uint64, highPercent int) uint64 {
 	at := available - min(capacity/worseStep, available)
 	raise, on := image.RaiseAt(capacity, highPercent)
+	if on && available > raise {
+		return raise
+	}
 	if would := raise - min(spare, raise); on && spare > 0 && would < available {
 		return max(at, would)
 	}
@@ -151,7 +156,7 @@ func (f *Filesystem) kernelWatermark() bpf.Watermark {
 		if r.Disk.AvailableBytes <= raise {
 			watermark.WorseFree = 1 // nothing is available: it cannot get worse
 			if r.Disk.AvailableBytes > 0 {
-				watermark.WorseFree = max(1, f.worseAt/r.BlockSize)
+				watermark.WorseFree = max(1, f.worseAt.Bytes/r.BlockSize)
 			}
 		}
 	}
@@ -159,7 +164,7 @@ func (f *Filesystem) kernelWatermark() bpf.Watermark {
 		watermark.RaiseInodes = raise
 		watermark.RearmInodes = raise + 1
 		if r.Disk.InodesAvailable <= raise {
-			watermark.WorseInodes = max(1, worse(r.Disk.Inodes, r.Disk.InodesAvailable, f.Spare.Inodes, p.InodesHighPercent))
+			watermark.WorseInodes = max(1, f.worseAt.Inodes)
 		}
 	}
 	return watermark

@@ -218,6 +218,7 @@ func (w *Watcher) arm(f *Filesystem) {
 func (w *Watcher) Planned(f *Filesystem, hold *image.Hold) {
 	now := w.o.Now()
 	f.backoff.looked(hold, now)
+	f.backoff.disk = f.Disk
 	if f.holdCheckAt = (time.Time{}); hold != nil {
 		f.holdCheckAt = now.Add(PollInterval)
 	}
