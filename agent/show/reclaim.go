@@ -98,7 +98,7 @@ func (r *Run) Progress(e page.ReclaimEvent, several bool) string {
 // results describe the results of a run.
 var results = map[string]string{
 	"done":       "done",
-	"short":      "everything that may be removed is gone, and it is not enough",
+	"short":      "everything that the plan showed and that may be removed is gone, and it is not enough",
 	"paused":     "the agent was paused during the run",
 	"capped":     "the cap on removals (images.maxRemovalsPerHour) is reached",
 	"incomplete": "some removals failed",

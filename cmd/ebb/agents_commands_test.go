@@ -1,7 +1,11 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -204,6 +208,18 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
+// TestReclaimInterrupted: Ctrl-C at the question ends the command.
+func TestReclaimInterrupted(t *testing.T) {
+	typed, keyboard := io.Pipe()
+	defer keyboard.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &reclaimer{in: bufio.NewReader(typed), out: io.Discard, err: io.Discard}
+	cancel()
+	if agreed, err := r.agreed(ctx, []candidate{{}}); agreed || !errors.Is(err, context.Canceled) {
+		t.Errorf("agreed: %v, %v", agreed, err)
+	}
+}
+
 // TestReclaim: what is done is what was shown, and agreed to.
 func TestReclaim(t *testing.T) {
 	other := showtest.Plan()
@@ -236,6 +252,9 @@ func TestReclaim(t *testing.T) {
 		{"short", one + " --yes", "", func(c *cluster) { c.Events = `{"event":"ended","removed":1,"of":1,"result":"short"}` + "\n" }, 3, []string{"it is not enough"}, 1},
 		{"many", "reclaim --to 60 --max-nodes 7 --yes", "", nil, 0, []string{"7 of 7 nodes done: 7 images removed", "worker-3  1/1  "}, 7},
 		{"many named", "reclaim --to 60 --node worker-1,worker-2", "y\n", nil, 0, []string{"from 2 nodes?", "2 of 2 nodes done"}, 2},
+		{"observes", one, "", func(c *cluster) { c.Plan.Mode = "observe" }, 1, []string{"worker-1 is left out: its agent runs in mode observe", "nothing was removed"}, 0},
+		{"paused", one, "", func(c *cluster) { c.Plan.Paused = &page.Pause{Until: showtest.Now} }, 1, []string{"worker-1 is left out: its agent is paused until"}, 0},
+		{"many, all changed", "reclaim --to 60 --max-nodes 7 --yes", "", func(c *cluster) { c.Next = []page.Plan{other, other, other, other, other, other, other} }, 1, []string{"its plan is another one now"}, 7},
 		{"many, one fails", "reclaim --to 60 --max-nodes 9 --yes", "", func(c *cluster) { c.Busy = "no" }, 1, []string{"not begun: no", "0 of 9 nodes done"}, -1},
 	} {
 		t.Run(test.name, func(t *testing.T) {

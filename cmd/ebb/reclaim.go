@@ -120,15 +120,18 @@ func (r *reclaimer) start(ctx context.Context, agents []desk.Agent) error {
 	if err := errors.Join(ctx.Err(), someAnswer(nodes)); err != nil {
 		return err
 	}
-	chosen := r.choose(results)
+	chosen, left := r.choose(results)
 	if err := r.showPlans(chosen, nodes); err != nil {
 		return err
+	}
+	if len(chosen) == 0 && left > 0 {
+		return errors.New("nothing was removed: no other node has images to remove")
 	}
 	if len(chosen) == 0 {
 		r.say("No image goes.\n")
 		return outcome(show.Unmet(nodes) > 0, show.Silent(nodes) > 0)
 	}
-	if agreed, err := r.agreed(chosen); err != nil || !agreed {
+	if agreed, err := r.agreed(ctx, chosen); err != nil || !agreed {
 		return err
 	}
 	if len(chosen) == 1 {
@@ -160,7 +163,7 @@ func (r *reclaimer) showPlans(chosen []candidate, all []show.Node[page.Plan]) er
 
 // agreed asks the person to confirm, unless --yes is set. If the person declines, the error is
 // exitError.
-func (r *reclaimer) agreed(chosen []candidate) (bool, error) {
+func (r *reclaimer) agreed(ctx context.Context, chosen []candidate) (bool, error) {
 	if r.yes {
 		return true, nil
 	}
@@ -173,9 +176,21 @@ func (r *reclaimer) agreed(chosen []candidate) (bool, error) {
 		images += len(c.plan.Remove)
 	}
 	fmt.Fprintf(r.err, "\nRemove these images (%d) from %s? [y/N] ", images, where)
-	line, err := r.in.ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, fmt.Errorf("read the answer: %w", err)
+	var line string
+	answered := make(chan error, 1)
+	go func() {
+		var err error
+		line, err = r.in.ReadString('\n')
+		answered <- err
+	}()
+	select {
+	case <-ctx.Done(): // the reader ends with the process
+		fmt.Fprintln(r.err, "\nNothing was removed.")
+		return false, context.Cause(ctx)
+	case err := <-answered:
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false, fmt.Errorf("read the answer: %w", err)
+		}
 	}
 	switch strings.ToLower(strings.TrimSpace(line)) {
 	case "y", "yes":

@@ -9,10 +9,12 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ebb-agent/ebb/agent/desk"
+	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/node/page"
 	"github.com/ebb-agent/ebb/agent/show"
 )
@@ -26,11 +28,20 @@ const (
 )
 
 // choose returns the nodes where images would be removed, those where most is freed first. With
-// --max-nodes it returns only so many.
-func (r *reclaimer) choose(results []desk.Result[page.Plan]) (chosen []candidate) {
+// --max-nodes it returns only so many. An agent that observes or is paused
+// would refuse: the node is named, and left out.
+func (r *reclaimer) choose(results []desk.Result[page.Plan]) (chosen []candidate, left int) {
 	for _, n := range results {
-		if n.Err == nil && len(n.Value.Remove) > 0 {
-			chosen = append(chosen, candidate{n.Agent, n.Value})
+		switch p := n.Value; {
+		case n.Err != nil || len(p.Remove) == 0:
+		case p.Mode != "" && p.Mode != string(config.ModeEnforce):
+			r.say("%s is left out: its agent runs in mode %s, which removes nothing.\n", show.Clean(n.Agent.Node), show.Clean(p.Mode))
+			left++
+		case p.Paused != nil:
+			r.say("%s is left out: its agent is paused until %s.\n", show.Clean(n.Agent.Node), p.Paused.Until.Format(time.RFC3339))
+			left++
+		default:
+			chosen = append(chosen, candidate{n.Agent, p})
 		}
 	}
 	slices.SortStableFunc(chosen, func(a, b candidate) int {
@@ -39,7 +50,7 @@ func (r *reclaimer) choose(results []desk.Result[page.Plan]) (chosen []candidate
 	if r.most > 0 {
 		chosen = chosen[:min(len(chosen), r.most)]
 	}
-	return chosen
+	return chosen, left
 }
 
 // onOne carries out a plan. If the plan has changed, it shows the new one and asks again; with
@@ -69,7 +80,7 @@ func (r *reclaimer) onOne(ctx context.Context, c candidate) error {
 		if len(c.plan.Remove) == 0 {
 			return outcome(c.plan.Hold != nil, false)
 		}
-		if agreed, err := r.agreed([]candidate{c}); err != nil || !agreed {
+		if agreed, err := r.agreed(ctx, []candidate{c}); err != nil || !agreed {
 			return err
 		}
 	}
@@ -97,10 +108,9 @@ func (r *reclaimer) onMany(ctx context.Context, chosen []candidate) error {
 					r.say("%s\n", line)
 				}
 			})
-			if other != nil {
+			if other != nil { // this node is left out, the others go on
 				run.Result, run.Err = "not begun", errors.New("its plan is another one now")
-			}
-			if run.Err != nil || run.Failed > 0 {
+			} else if run.Err != nil || run.Failed > 0 {
 				failed.Store(true)
 			}
 			runs[i] = run
