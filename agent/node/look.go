@@ -135,15 +135,11 @@ func (l *looks) stillHigh(ctx context.Context) bool {
 func (l *looks) look(ctx context.Context, crossedNS uint64, hurry bool) {
 	run := l.reclaim.Begin(crossedNS, hurry)
 	err := l.passes(ctx, run, func(inv *inventory.Inventory, atHand bool) (bool, error) { return run.Plan(inv, atHand), nil })
-	if err != nil {
+	next, ended := run.End(err) // what is gone is reported, also if the node cannot be read any more
+	if err = cmp.Or(err, ended); err != nil {
 		if ctx.Err() == nil {
 			l.failed(err)
 		}
-		return
-	}
-	next, err := run.End(nil)
-	if err != nil {
-		l.failed(err)
 		return
 	}
 	now := l.now()

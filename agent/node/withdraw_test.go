@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -342,6 +343,32 @@ func TestOneOfAGroupStays(t *testing.T) {
 	})
 }
 
+// One of two images that share a layer stays: the other is computed and measured without that layer.
+func TestOneOfTwoThatShareStays(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{}
+		shared := fake.Layer{Name: "shared", Bytes: 60 * mib, Inodes: 10}
+		first, a, b, last := w.add("first", 40), w.add(i0Name, 20, shared), w.add("b", 20, shared), w.add("last", 100)
+		w.up()
+		for _, name := range []string{"first", i0Name, "b", "last"} {
+			w.use(name)
+		}
+		w.rt.SetFaults(fake.Faults{During: func(id string) {
+			if id == b {
+				w.pods.set(nil, kube.Pod{UID: "1", Images: []string{"i0"}})
+			}
+		}})
+		w.fill(99)
+		w.pass(time.Minute)
+		w.wantRemoved(first, b, last)
+		w.wantLogged(1, "image removed", b, fmt.Sprintf("computed_bytes=%d", 20*mib))
+		if n := w.metric("ebb_node_image_removal_shortfalls_total"); n != 0 {
+			t.Errorf("%v shortfalls", n)
+		}
+		w.wantReason(a, image.KeptWanted)
+	})
+}
+
 // A pod that comes to want an image of a group gets it back before others of the group go.
 func TestPodDoesNotWaitForTheGroup(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -495,4 +522,25 @@ func TestLastLookWithoutAnAnswer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The node cannot be read any more after images were removed: the run is reported all the same.
+func TestRunEndsWithoutAnotherReading(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.five()
+		w.logs.on = func(line string) {
+			if strings.Contains(line, "image removed") {
+				w.rt.SetFaults(fake.Faults{Inventory: inventory.ErrUnavailable})
+			}
+		}
+		w.fill(81)
+		w.pass(time.Millisecond)
+		w.wantLogged(1, "reclaim run ended", "result=incomplete", "images_removed=2")
+		if r := w.status().LastRun; r == nil || r.Removed != 2 {
+			t.Errorf("the last run is %+v", r)
+		}
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(time.Minute)
+		w.wantLogged(1, "reclaim run ended")
+	})
 }

@@ -302,6 +302,9 @@ func (run *Run) End(why error) (next time.Time, err error) {
 		return time.Time{}, run.asked.end(run)
 	}
 	run.say()
+	if why != nil {
+		return time.Time{}, run.outcome.err // there is no plan
+	}
 	next = run.r.planned()
 	if run.outcome.err == nil {
 		run.r.metrics.decided(run.r.target.plan)

@@ -106,6 +106,9 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 			spared++
 			continue
 		}
+		for n, l := range group { // what one frees depends on which others go
+			group[n].Decision = target.plan.Remove[slices.Index(plan, l.ImageID)]
+		}
 		batch := group[:together(target.plan, group, run.pace.fast(target, run.o.Boot()))]
 		group = group[len(batch):]
 		if run.letGo(ctx, batch, users, now) == stop {
