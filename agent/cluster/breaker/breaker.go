@@ -62,8 +62,9 @@ type envelope struct {
 	root   gc.Coordinates
 	used   float64 // of the burst; falls by Rate.PerMinute
 	at     time.Time
-	total  int // deletions since the bucket was last full
-	slowed bool
+	total  int  // deletions since the bucket was last full
+	slowed bool // by its rate
+	held   bool // at half of the window
 	saved  bool // a saved snapshot names the root, or has only roots that have spent more
 	saving bool // the same of the snapshot that is being saved
 }
@@ -166,8 +167,14 @@ func (b *Breaker) Acquire(now time.Time, root gc.Coordinates) Grant {
 			return b.retryLater(now, e, over)
 		}
 	}
-	if root.IsCollector() && b.window.most > 0 && b.window.left(now) <= b.window.most/2 {
-		return b.afterSlice(now, e)
+	if root.IsCollector() && b.window.most > 0 {
+		left := b.window.left(now)
+		if left <= b.window.most/2 {
+			return b.afterSlice(now, e)
+		}
+		if e != nil && left > b.window.most*3/4 {
+			e.held = false
+		}
 	}
 	if b.exhausted() || e != nil && b.enabled && !e.saved && e.total >= maxUnsaved {
 		return Grant{Verdict: Unsaved, RetryAt: now.Add(unsavedPause), Batch: maxReserved}
@@ -198,9 +205,9 @@ func (b *Breaker) retryLater(now time.Time, e *envelope, over float64) Grant {
 // afterSlice returns when a collector may continue that has found half of the window used. That is
 // when the oldest slice has left the window. It may then send as many deletions as fit one slice.
 func (b *Breaker) afterSlice(now time.Time, e *envelope) Grant {
-	a := Grant{Verdict: Slowed, RetryAt: now.Add(b.window.width), Batch: max(1, b.window.most/2/windowSlices), First: e != nil && !e.slowed}
+	a := Grant{Verdict: Slowed, RetryAt: now.Add(b.window.width), Batch: max(1, b.window.most/2/windowSlices), First: e != nil && !e.held}
 	if e != nil {
-		e.slowed = true
+		e.held = true
 	}
 	return a
 }
@@ -232,7 +239,7 @@ func (b *Breaker) Cascades(now time.Time, most int) []Cascade {
 			delete(b.envelopes, id)
 			continue
 		}
-		list = append(list, Cascade{e.root, e.total, max(0, b.limits.of(e.root).Burst-int(e.used+0.999)), e.slowed})
+		list = append(list, Cascade{e.root, e.total, max(0, b.limits.of(e.root).Burst-int(e.used+0.999)), e.slowed || e.held})
 	}
 	slices.SortFunc(list, func(x, y Cascade) int {
 		return cmp.Or(cmp.Compare(y.Deletions, x.Deletions), cmp.Compare(x.Root.UID, y.Root.UID))

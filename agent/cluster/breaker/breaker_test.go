@@ -66,6 +66,15 @@ func TestCollectorsLeaveHalf(t *testing.T) {
 	now = noon.Add(67 * time.Second)
 	want(t, "after that one", pass("jobs", 10_000), 3000)
 
+	firsts := 0
+	for range 30 { // as the window slides, a little may go each time; that is one slow-down
+		now = now.Add(time.Second)
+		if _, last := b.many(now, gc.Collector("jobs").Root(), 10_000); last.First {
+			firsts++
+		}
+	}
+	want(t, "how often a collector slows down for the first time", firsts, 1)
+
 	free := made(Limits{})
 	passed, _ = free.many(noon, gc.Collector("jobs").Root(), 100_000)
 	want(t, "without limits", passed, 100_000)
