@@ -210,6 +210,7 @@ func (v *Deleter) lists(ctx context.Context, rules volumes.Config) (*proof, erro
 	if ask {
 		p = &proof{begun: time.Now(), listed: make(chan struct{}), c: volumes.New(rules)}
 		v.latest = p
+		time.AfterFunc(proofFor, func() { v.forget(p) }) // in a large cluster they are large
 	}
 	v.mu.Unlock()
 	if !ask {
@@ -227,16 +228,21 @@ func (v *Deleter) lists(ctx context.Context, rules volumes.Config) (*proof, erro
 			return nil
 		})
 		if p.err != nil {
-			v.mu.Lock()
-			if v.latest == p {
-				v.latest = nil
-			}
-			v.mu.Unlock()
+			v.forget(p)
 			return nil, p.err
 		}
 		p.c.Synced(time.Time{}, t.Type)
 	}
 	return p, nil
+}
+
+// forget drops lists that no more volumes are to be judged by.
+func (v *Deleter) forget(p *proof) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.latest == p {
+		v.latest = nil
+	}
 }
 
 // prove checks by live reads that nothing speaks against a deletion, and reads what the deletion
