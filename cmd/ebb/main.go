@@ -46,6 +46,7 @@ The command changes nothing, with these exceptions:
   pause, resume                  pauses and resumes agents
   control pause, control resume  pauses and resumes the controller
   control confirm-restore        lets the controller collect again after an etcd restore
+  control confirm-lost           lets it delete what nodes that are gone have left
   uninstall unload               cleans the nodes after ebb was uninstalled
 
 ` + exitTable
