@@ -271,6 +271,44 @@ func TestLongRunListsNoMore(t *testing.T) {
 	}
 }
 
+// The answer of /healthz waits for nothing, and a loop that is stuck shows in it after a while.
+func TestHealthDoesNotWait(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.five()
+		status := func() int {
+			began, r := time.Now(), httptest.NewRecorder()
+			w.agent.health.healthz(r, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/healthz", nil))
+			if took := time.Since(began); took > 0 {
+				t.Errorf("the answer took %v", took)
+			}
+			return r.Code
+		}
+		w.pass(time.Hour) // without a sign of life: nothing happens
+		if got := status(); got != http.StatusOK {
+			t.Errorf("at rest: %d", got)
+		}
+		w.pass(time.Second)
+		over := make(chan struct{})
+		go w.agent.monitor.Do(func() { <-over })
+		w.pass(time.Second)
+		for range 3 {
+			if got := status(); got != http.StatusOK {
+				t.Errorf("while it is busy: %d", got)
+			}
+			w.pass(time.Minute)
+		}
+		w.pass(deadAfter)
+		if got := status(); got != http.StatusServiceUnavailable {
+			t.Errorf("after more than %v: %d", deadAfter, got)
+		}
+		close(over)
+		w.pass(time.Second)
+		if got := status(); got != http.StatusOK {
+			t.Errorf("afterwards: %d", got)
+		}
+	})
+}
+
 // A call that does not end is told by /healthz, whichever worker waits for it.
 func TestHungWorkerIsTold(t *testing.T) {
 	inWorld(t, func(w *world) {
