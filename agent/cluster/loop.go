@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/ebb-agent/ebb/agent/program"
 )
 
 // loop is how other goroutines reach the one that owns the graph.
@@ -12,6 +14,7 @@ type loop struct {
 	ended  chan struct{} // closed when the loop has ended
 	leads  atomic.Bool   // the loop runs
 	beat   atomic.Int64  // when it last moved, in Unix nanoseconds
+	turn   program.Turn  // for /healthz
 }
 
 // input is something for the loop to do; done receives when the loop has done it.
@@ -39,6 +42,14 @@ func (l *loop) doVia(ctx context.Context, done chan struct{}, do func(now time.T
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// quiet returns for how long the loop has shown no sign of life while something waited for it. It waits for
+// nothing.
+func (l *loop) quiet() time.Duration {
+	now := time.Now().UnixNano()
+	waits := l.turn.Waits(time.Duration(now), func() { _ = l.do(context.Background(), func(time.Time) {}) }) // ends with the loop
+	return min(waits, time.Duration(now-l.beat.Load()))
 }
 
 // query is do with a wait of at most answerWait until the function begins. It returns errIdle if

@@ -34,8 +34,7 @@ type health struct {
 	// beat is the CLOCK_BOOTTIME of the loop's last sign of life, for /healthz.
 	beat atomic.Int64
 
-	// asked is the CLOCK_BOOTTIME at which /healthz asked for the monitor; 0: it has had it since.
-	asked atomic.Int64
+	turn program.Turn // at the monitor, for /healthz
 
 	mu    sync.Mutex
 	calls map[*time.Duration]bool // calls that workers wait for, by the CLOCK_BOOTTIME of their beginning
@@ -88,26 +87,12 @@ func (h *health) setReady(missing string) {
 	h.ready.Set(0)
 }
 
-// busy asks for the monitor, unless an earlier call still does, and returns how long that one has waited.
-func (h *health) busy() time.Duration {
-	now := h.boot()
-	if h.asked.CompareAndSwap(0, int64(now)) {
-		go func() {
-			h.monitor.Do(func() {})
-			h.asked.Store(0)
-		}()
-		return 0
-	}
-	if asked := h.asked.Load(); asked != 0 {
-		return now - time.Duration(asked)
-	}
-	return 0
-}
-
 // healthz serves /healthz, and waits for nothing. It fails if the monitor is busy and there was no sign of
 // life for deadAfter, or if a worker's call takes longer than deadAfter.
 func (h *health) healthz(w http.ResponseWriter, _ *http.Request) {
-	quiet := min(h.busy(), h.boot()-time.Duration(h.beat.Load()))
+	now := h.boot()
+	waits := h.turn.Waits(now, func() { h.monitor.Do(func() {}) })
+	quiet := min(waits, now-time.Duration(h.beat.Load()))
 	switch calling := h.longest(); {
 	case quiet > deadAfter:
 		http.Error(w, fmt.Sprintf("the agent's main loop has been stuck for %s", quiet.Round(time.Second)), http.StatusServiceUnavailable)
