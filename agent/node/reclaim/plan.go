@@ -99,8 +99,8 @@ func (r *Reclaimer) plan(inv *inventory.Inventory) (work bool) {
 		f.plan = image.Decide(r.snapshot(f, inv), now)
 		f.hold = f.plan.Hold
 		// While believing, the low threshold is reached by computed sizes. The run continues if the disk
-		// shows that it is not.
-		if !f.Believing() {
+		// shows that it is not. So it does on a disk that lags, where only the next pass reads exactly.
+		if !f.Believing() && !f.Lags() {
 			f.kept.ReclaimingBytes = f.kept.ReclaimingBytes && f.plan.NeedBytes > 0
 			f.kept.ReclaimingInodes = f.kept.ReclaimingInodes && f.plan.NeedInodes > 0
 		}

@@ -84,8 +84,8 @@ func (f *Filesystem) polled() bool {
 	return !f.Kernel && (f.HoldsImages() || f.Project.Limited)
 }
 
-// lags reports whether statfs shows writes and deletions only after a commit.
-func (f *Filesystem) lags() bool { return f.Type == "btrfs" }
+// Lags reports whether statfs shows writes and deletions only after a commit.
+func (f *Filesystem) Lags() bool { return f.Type == "btrfs" }
 
 // dirtyDecides reports whether what is written but not allocated yet can decide a plan: with it the high
 // threshold is reached, or only with it the low one is exceeded.

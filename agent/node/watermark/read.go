@@ -41,7 +41,7 @@ func (w *Watcher) update(ctx context.Context, f *Filesystem) error {
 	if err != nil {
 		return err
 	}
-	if !f.Believing() && (!f.lags() || !f.dirtyDecides(r.Disk, w.kernel.counted(r))) {
+	if !f.Believing() && (!f.Lags() || !f.dirtyDecides(r.Disk, w.kernel.counted(r))) {
 		f.Reading = r
 		return nil
 	}

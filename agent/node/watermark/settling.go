@@ -42,7 +42,7 @@ func (s settling) believe(f *Filesystem, d image.Decision, before, after Measure
 	b := &f.believed
 	if !f.Believing() {
 		wait := believedFor
-		if f.lags() {
+		if f.Lags() {
 			wait = believedLagging
 		}
 		*b = belief{until: s.o.Now().Add(wait), fromBytes: before.AvailableBytes, fromInodes: before.InodesAvailable}
