@@ -27,19 +27,22 @@ func TestListsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &emptyAPI{}
 		v := &Deleter{o: Options{API: api}}
+		kept := func() bool {
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			return v.latest != nil
+		}
 		for range 3 {
 			if _, err := v.lists(t.Context(), volumes.Config{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if api.lists != len(listed) || v.latest == nil {
+		if api.lists != len(listed) || !kept() {
 			t.Errorf("%d lists for three volumes that are due together, want %d", api.lists, len(listed))
 		}
 		time.Sleep(proofFor)
 		synctest.Wait()
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		if v.latest != nil {
+		if kept() {
 			t.Error("the lists are still in memory")
 		}
 	})
