@@ -196,7 +196,6 @@ func (c *Controller) runLoop(ctx context.Context) {
 		} else {
 			timer.Stop()
 		}
-		c.loop.beat.Store(now.UnixNano())
 		select {
 		case <-ctx.Done():
 		case a := <-c.requests.answers:

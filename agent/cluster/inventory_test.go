@@ -173,7 +173,7 @@ func TestInventoryFails(t *testing.T) {
 		})
 		b.after(24 * time.Hour)
 		if n := asked.Load(); b.logged("an HTML page came") != 1 || n < 100 || n > 200 {
-			t.Errorf("asked %d times, said %d times", n, b.logged("an HTML page came"))
+			t.Errorf("asked %d times, logged %d times", n, b.logged("an HTML page came"))
 		}
 		mode.Store(hangs)
 		b.after(time.Hour)

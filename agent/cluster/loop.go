@@ -13,7 +13,6 @@ type loop struct {
 	inputs chan input
 	ended  chan struct{} // closed when the loop has ended
 	leads  atomic.Bool   // the loop runs
-	beat   atomic.Int64  // when it last moved, in Unix nanoseconds
 	turn   program.Turn  // for /healthz
 }
 
@@ -44,12 +43,10 @@ func (l *loop) doVia(ctx context.Context, done chan struct{}, do func(now time.T
 	}
 }
 
-// quiet returns for how long the loop has shown no sign of life while something waited for it. It waits for
-// nothing.
+// quiet returns for how long something has waited for the loop in vain. It waits for nothing itself.
 func (l *loop) quiet() time.Duration {
-	now := time.Now().UnixNano()
-	waits := l.turn.Waits(time.Duration(now), func() { _ = l.do(context.Background(), func(time.Time) {}) }) // ends with the loop
-	return min(waits, time.Duration(now-l.beat.Load()))
+	now := time.Duration(time.Now().UnixNano())
+	return l.turn.Waits(now, func() { _ = l.do(context.Background(), func(time.Time) {}) }) // ends with the loop
 }
 
 // query is do with a wait of at most answerWait until the function begins. It returns errIdle if

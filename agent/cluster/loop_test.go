@@ -11,7 +11,6 @@ import (
 func TestQuietLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop()
-		l.beat.Store(time.Now().UnixNano())
 		time.Sleep(time.Hour)
 		began := time.Now()
 		if quiet := l.quiet(); quiet > 0 || time.Since(began) > 0 {

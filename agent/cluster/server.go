@@ -21,7 +21,7 @@ import (
 const (
 	// answerWait is how long a request waits for the loop.
 	answerWait = 5 * time.Second
-	// deadAfter is how long the loop may show no sign of life. Each of its steps takes
+	// deadAfter is how long the loop may be waited for. Each of its steps takes
 	// milliseconds.
 	deadAfter = time.Minute
 	// longestName bounds a name in a request, in bytes. An object's name has at most 253.

@@ -16,7 +16,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/program"
 )
 
-// deadAfter is how long the agent may show no sign of life, and how long a call of a worker may take.
+// deadAfter is how long the monitor may be waited for, and how long a call of a worker may take.
 // Each call has a bound well below it (a removal: two minutes).
 const deadAfter = 5 * time.Minute
 
@@ -30,9 +30,6 @@ type health struct {
 
 	// notReady is why the agent is not ready, for /readyz; nil if it is.
 	notReady atomic.Pointer[string]
-
-	// beat is the CLOCK_BOOTTIME of the loop's last sign of life, for /healthz.
-	beat atomic.Int64
 
 	turn program.Turn // at the monitor, for /healthz
 
@@ -48,9 +45,6 @@ func newHealth(r *prometheus.Registry, m *monitor.Monitor, boot func() time.Dura
 	}
 }
 
-// alive records a sign of life.
-func (h *health) alive() { h.beat.Store(int64(h.boot())) }
-
 // outside calls f without the monitor. It is for the workers: f is a call of the runtime, the API
 // server or a disk.
 func (h *health) outside(f func()) {
@@ -62,7 +56,6 @@ func (h *health) outside(f func()) {
 	h.mu.Lock()
 	delete(h.calls, &begun)
 	h.mu.Unlock()
-	h.alive()
 }
 
 // longest returns how long the oldest call of a worker has taken so far.
@@ -87,15 +80,13 @@ func (h *health) setReady(missing string) {
 	h.ready.Set(0)
 }
 
-// healthz serves /healthz, and waits for nothing. It fails if the monitor is busy and there was no sign of
-// life for deadAfter, or if a worker's call takes longer than deadAfter.
+// healthz serves /healthz, and waits for nothing. It fails if the monitor was never free for deadAfter, or if a
+// worker's call takes longer than deadAfter.
 func (h *health) healthz(w http.ResponseWriter, _ *http.Request) {
-	now := h.boot()
-	waits := h.turn.Waits(now, func() { h.monitor.Do(func() {}) })
-	quiet := min(waits, now-time.Duration(h.beat.Load()))
-	switch calling := h.longest(); {
-	case quiet > deadAfter:
-		http.Error(w, fmt.Sprintf("the agent's main loop has been stuck for %s", quiet.Round(time.Second)), http.StatusServiceUnavailable)
+	waits, calling := h.turn.Waits(h.boot(), func() { h.monitor.Do(func() {}) }), h.longest()
+	switch {
+	case waits > deadAfter:
+		http.Error(w, fmt.Sprintf("the agent's main loop has been stuck for %s", waits.Round(time.Second)), http.StatusServiceUnavailable)
 	case calling > deadAfter:
 		http.Error(w, fmt.Sprintf("a call to the container runtime, the API server or a disk has not returned for %s", calling.Round(time.Second)), http.StatusServiceUnavailable)
 	default:

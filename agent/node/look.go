@@ -211,7 +211,6 @@ func (l *looks) done(now time.Time) {
 // the inventory at hand instead of a new list, unless the runtime has sent an event since: to list
 // thousands of images takes seconds. That is safe, because an image that has changed is not withdrawn.
 func (l *looks) observe(ctx context.Context, hurry bool) (inv *inventory.Inventory, atHand bool, err error) {
-	l.health.alive()
 	l.kernel.catchUp()
 	if l.reclaim.Mend(ctx) > 0 {
 		l.eventsSince = true

@@ -19,7 +19,6 @@ func (a *Agent) loop(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		a.health.alive()
 		var ring <-chan time.Time
 		if wait, ok := a.untilNext(); ok {
 			timer.Reset(wait)

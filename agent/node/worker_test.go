@@ -271,20 +271,37 @@ func TestLongRunListsNoMore(t *testing.T) {
 	}
 }
 
-// The answer of /healthz waits for nothing, and a loop that is stuck shows in it after a while.
-func TestHealthDoesNotWait(t *testing.T) {
+// health asks /healthz, whose answer waits for nothing.
+func (w *world) health() int {
+	w.t.Helper()
+	began, r := time.Now(), httptest.NewRecorder()
+	w.agent.health.healthz(r, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/healthz", nil))
+	if took := time.Since(began); took > 0 {
+		w.t.Errorf("the answer took %v", took)
+	}
+	return r.Code
+}
+
+// wantDead has /healthz fail after a while, and no more once over is closed.
+func (w *world) wantDead(over chan struct{}) {
+	w.t.Helper()
+	w.pass(deadAfter)
+	if got := w.health(); got != http.StatusServiceUnavailable {
+		w.t.Errorf("after more than %v: %d", deadAfter, got)
+	}
+	close(over)
+	w.pass(time.Second)
+	if got := w.health(); got != http.StatusOK {
+		w.t.Errorf("afterwards: %d", got)
+	}
+}
+
+// A loop that is stuck shows in /healthz after a while, and one at rest never.
+func TestStuckLoop(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.five()
-		status := func() int {
-			began, r := time.Now(), httptest.NewRecorder()
-			w.agent.health.healthz(r, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/healthz", nil))
-			if took := time.Since(began); took > 0 {
-				t.Errorf("the answer took %v", took)
-			}
-			return r.Code
-		}
 		w.pass(time.Hour) // without a sign of life: nothing happens
-		if got := status(); got != http.StatusOK {
+		if got := w.health(); got != http.StatusOK {
 			t.Errorf("at rest: %d", got)
 		}
 		w.pass(time.Second)
@@ -292,47 +309,26 @@ func TestHealthDoesNotWait(t *testing.T) {
 		go w.agent.monitor.Do(func() { <-over })
 		w.pass(time.Second)
 		for range 3 {
-			if got := status(); got != http.StatusOK {
+			if got := w.health(); got != http.StatusOK {
 				t.Errorf("while it is busy: %d", got)
 			}
 			w.pass(time.Minute)
 		}
-		w.pass(deadAfter)
-		if got := status(); got != http.StatusServiceUnavailable {
-			t.Errorf("after more than %v: %d", deadAfter, got)
-		}
-		close(over)
-		w.pass(time.Second)
-		if got := status(); got != http.StatusOK {
-			t.Errorf("afterwards: %d", got)
-		}
+		w.wantDead(over)
 	})
 }
 
-// A call that does not end is told by /healthz, whichever worker waits for it.
-func TestHungWorkerIsTold(t *testing.T) {
+// A call that does not end shows in /healthz, whichever worker waits for it.
+func TestHungWorker(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.five()
 		over := make(chan struct{})
 		w.rt.DelayWorkloads(over)
 		w.agent.monitor.Do(func() { w.agent.workloads.Soon(0) })
-		status := func() int {
-			r := httptest.NewRecorder()
-			w.agent.health.healthz(r, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/healthz", nil))
-			return r.Code
-		}
 		w.pass(time.Minute)
-		if got := status(); got != http.StatusOK {
+		if got := w.health(); got != http.StatusOK {
 			t.Errorf("after a minute: %d", got)
 		}
-		w.pass(deadAfter)
-		if got := status(); got != http.StatusServiceUnavailable {
-			t.Errorf("after more than %v: %d", deadAfter, got)
-		}
-		close(over)
-		w.pass(time.Second)
-		if got := status(); got != http.StatusOK {
-			t.Errorf("afterwards: %d", got)
-		}
+		w.wantDead(over)
 	})
 }

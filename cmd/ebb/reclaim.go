@@ -124,10 +124,10 @@ func (r *reclaimer) start(ctx context.Context, agents []desk.Agent) error {
 	if err := r.showPlans(chosen, nodes); err != nil {
 		return err
 	}
-	if len(chosen) == 0 && left > 0 {
-		return errors.New("nothing was removed: no other node has images to remove")
-	}
 	if len(chosen) == 0 {
+		if left > 0 {
+			return errors.New("nothing was removed: no other node has images to remove")
+		}
 		r.say("No image goes.\n")
 		return outcome(show.Unmet(nodes) > 0, show.Silent(nodes) > 0)
 	}

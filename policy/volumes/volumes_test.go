@@ -383,16 +383,21 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestManyNodesLost: what Nodes have left stays if too many were lost at once, until a person confirms, or
-// they are there again.
-func TestManyNodesLost(t *testing.T) {
+// attachedTo has n Nodes, n0 and so on, and an attachment to each.
+func attachedTo(n int) *cluster {
 	c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
-	for i := range 10 {
+	for i := range n {
 		name := fmt.Sprint("n", i)
 		c.add("Node", name, name, nil)
 		c.add("VolumeAttachment", "a"+name, "uid-"+name, volumes.Attachment{Volume: "pv", Node: name})
 	}
-	to := c.collector(volumes.Config{Attachments: true, Quarantine: time.Minute})
+	return c
+}
+
+// TestManyNodesLost: what Nodes have left stays if too many were lost at once, until a person confirms, or
+// they are there again.
+func TestManyNodesLost(t *testing.T) {
+	to := attachedTo(10).collector(volumes.Config{Attachments: true, Quarantine: time.Minute})
 	reason := func(name string) gc.Reason {
 		f, _ := to.Explain(gc.Coordinates{UID: "uid-" + name})
 		return f.Reason
@@ -441,13 +446,7 @@ func TestManyNodesLost(t *testing.T) {
 // TestNodesAreListedAnew while some are held: those that were confirmed, and have nothing left, count with
 // the others.
 func TestNodesAreListedAnew(t *testing.T) {
-	c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
-	for i := range 18 {
-		name := fmt.Sprint("n", i)
-		c.add("Node", name, name, nil)
-		c.add("VolumeAttachment", "a"+name, "uid-"+name, volumes.Attachment{Volume: "pv", Node: name})
-	}
-	to := c.collector(volumes.Config{Attachments: true, Quarantine: time.Minute})
+	to := attachedTo(18).collector(volumes.Config{Attachments: true, Quarantine: time.Minute})
 	for i := range 8 {
 		name := fmt.Sprint("n", i)
 		to.Forget(noon, typeOf("Node"), object("Node", name, name))

@@ -23,7 +23,7 @@ func (p *pace) planned(f *filesystem, boot time.Duration) {
 
 // fast reports whether the disk fills so fast that the images of a plan go together.
 func (p *pace) fast(f *filesystem, boot time.Duration) bool {
-	if p.on == nil || p.on != f {
+	if p.on != f {
 		return false
 	}
 	grown := float64(p.available) + float64(p.freed) - float64(f.AvailableBytes)
