@@ -187,16 +187,17 @@ func (a *Agent) reclaim(w http.ResponseWriter, r *http.Request) {
 	if len(a.Next) > 0 {
 		a.Plan, a.Next = a.Next[0], a.Next[1:]
 	}
+	plan := a.Plan // the agents of several nodes are one here
 	a.mu.Unlock()
 	switch {
 	case a.Busy != "":
 		answer(w, http.StatusConflict, page.Error{Error: a.Busy})
-	case q.Digest != a.Plan.Digest:
-		answer(w, http.StatusConflict, page.Error{Error: "the plan is another one now", Plan: &a.Plan})
+	case q.Digest != plan.Digest:
+		answer(w, http.StatusConflict, page.Error{Error: "the plan is another one now", Plan: &plan})
 	case a.Events != "":
 		_, _ = io.WriteString(w, a.Events)
 	default:
-		a.carryOut(w)
+		carryOut(w, plan)
 	}
 	if a.Cut {
 		_ = http.NewResponseController(w).Flush()
@@ -204,13 +205,13 @@ func (a *Agent) reclaim(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *Agent) carryOut(w io.Writer) {
+func carryOut(w io.Writer, plan page.Plan) {
 	enc := json.NewEncoder(w)
-	n := len(a.Plan.Remove)
+	n := len(plan.Remove)
 	step := func(e page.ReclaimEvent) { e.Time, e.Of = Now, n; _ = enc.Encode(e) }
 	step(page.ReclaimEvent{Event: "begun"})
-	for i, image := range a.Plan.Remove {
+	for i, image := range plan.Remove {
 		step(page.ReclaimEvent{Event: "removed", ID: image.ID, References: image.References, FreedBytes: image.FreesBytes, Removed: i + 1})
 	}
-	step(page.ReclaimEvent{Event: "ended", Removed: n, FreedBytes: a.Plan.Frees.Bytes, Result: "done"})
+	step(page.ReclaimEvent{Event: "ended", Removed: n, FreedBytes: plan.Frees.Bytes, Result: "done"})
 }
