@@ -6,7 +6,10 @@ import (
 	"go/parser"
 	"go/token"
 	iofs "io/fs"
+	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -92,4 +95,64 @@ func receiver(f *ast.FuncDecl) string {
 		return id.Name
 	}
 	return ""
+}
+
+// TestArrowsPointDown: a package imports only packages that come after it in the table of docs/architecture.md.
+func TestArrowsPointDown(t *testing.T) {
+	page, err := os.ReadFile("../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "## Packages")
+	rank, parent := map[string]int{}, ""
+	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]*)\|`).FindAllStringSubmatch(table, -1) {
+		for i, m := range regexp.MustCompile("`([a-z/]+)`").FindAllStringSubmatch(row[1], -1) {
+			name := m[1]
+			if i == 0 {
+				parent = path.Dir(name)
+			} else {
+				name = path.Join(parent, name) // "`agent/cluster/discovery`, `limiter`"
+			}
+			rank[name] = len(rank) + 1
+		}
+	}
+	listed := func(p string) string { // a package that is not in the table belongs to the one above it
+		for ; rank[p] == 0 && p != "."; p = path.Dir(p) {
+		}
+		return p
+	}
+	const module = "github.com/ebb-agent/ebb/"
+	checked := 0
+	for _, root := range []string{"agent", "bpf", "cmd", "policy", "runtime"} {
+		err := filepath.WalkDir("../"+root, func(file string, d iofs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
+				return err
+			}
+			from := strings.TrimPrefix(path.Dir(file), "../")
+			if strings.HasSuffix(from, "test") { // fixtures
+				return nil
+			}
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+			if err != nil {
+				return err
+			}
+			if listed(from) == "." && len(parsed.Imports) > 0 {
+				t.Errorf("%s is not in the table of docs/architecture.md", from)
+			}
+			for _, i := range parsed.Imports {
+				to, ours := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), module)
+				if a, b := listed(from), listed(to); ours && a != b && rank[a] > rank[b] && b != "deploy" {
+					t.Errorf("%s imports %s, which comes before it in docs/architecture.md", from, to)
+				}
+				checked++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if checked < 500 {
+		t.Errorf("only %d imports were checked", checked)
+	}
 }
