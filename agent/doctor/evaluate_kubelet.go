@@ -173,7 +173,7 @@ func evaluateLogs(all *findings, f *Facts) {
 		return
 	}
 	all.add(Warning, "pod-logs", fmt.Sprintf("the kubelet writes the logs of pods to %s (%s), ebb looks at %s", theirs.V, theirs.From, ours),
-		"nobody sees how full that disk is, and logs of deleted pods are left to the kubelet",
+		"ebb does not watch that disk, and logs of deleted pods are left to the kubelet",
 		"filesystems.podLogs.path: "+theirs.V+" in "+ebbFile(f)+"; in a pod, mount it at the same path, too")
 }
 
@@ -209,7 +209,7 @@ func evaluateContainers(all *findings, f *Facts) {
 	case ours:
 		all.add(OK, id, "dead containers: ebb; the kubelet's limits are off", kubeletKeeps, "to hand them back: take both --maximum-dead-containers flags away")
 	default:
-		all.add(Warning, id, "dead containers: nobody limits them: "+limits+", and no ebb collects them",
+		all.add(Warning, id, "dead containers: they are not limited: "+limits+", and no ebb collects them",
 			"nothing bounds their number and age. "+kubeletKeeps,
 			"containers.enabled: true and mode: enforce in "+ebbFile(f)+", and a running agent", "or take both --maximum-dead-containers flags away")
 	}

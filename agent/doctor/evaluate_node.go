@@ -146,7 +146,7 @@ func evaluateState(all *findings, f *Facts) {
 		Warning, fmt.Sprintf("%s cannot be written: %v", a.StateDir, a.StateErr),
 		"ebb works from memory then: after a restart every image counts as recently used",
 		"run this as the agent is run; or make it writable, or name another state.directory in "+ebbFile(f))
-	good := "nobody holds " + a.LockFile
+	good := "no process holds " + a.LockFile
 	if a.Holder != "" {
 		good = fmt.Sprintf("%s is held by one agent: %s", a.LockFile, a.Holder)
 	}
@@ -181,7 +181,7 @@ func evaluatePods(all *findings, f *Facts) {
 	p := &f.Pods
 	switch {
 	case p.Source == config.PodsFromNobody:
-		all.add(Note, id, "pods.source is none: nobody tells ebb which pods are bound to this node",
+		all.add(Note, id, "pods.source is none: ebb does not know which pods are bound to this node",
 			"the last dead container and the last sandbox of each deleted pod stay to the kubelet, logs too, "+
 				"and an image that a pod waits for counts as unused until its container is there",
 			"pods.source: kubelet or apiserver in "+ebbFile(f))

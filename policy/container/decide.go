@@ -119,7 +119,7 @@ func (it *dead) ripen(p Policy, now time.Time) {
 		it.detail = fmt.Sprintf("was created %v ago and may be about to start, start grace %v", rounded(it.Created, now), p.StartGrace)
 	case !old && it.stamp.IsZero():
 		it.unripe = KeptYoung
-		it.detail = fmt.Sprintf("nobody knows since when it is dead, minimum age %v", p.MinAge)
+		it.detail = fmt.Sprintf("the time of its end is unknown, minimum age %v", p.MinAge)
 	case !old:
 		it.unripe = KeptYoung
 		it.detail = fmt.Sprintf("is %v old, minimum age %v", rounded(it.stamp, now), p.MinAge)
@@ -162,7 +162,7 @@ func (d *decision) whyKept(it *dead) (Reason, string) {
 	case it.remove != "":
 		return KeptFailed, retryDetail(it.RetryAt, d.now)
 	case !d.PodsKnown:
-		return KeptWithinLimits, "is within the limits, and nobody knows which pods are gone"
+		return KeptWithinLimits, "is within the limits, and it is unknown which pods are gone"
 	}
 	return KeptWithinLimits, "is within the limits"
 }

@@ -131,7 +131,7 @@ func (d *logDecision) whyKept(dir LogDirectory) (Reason, string) {
 	case d.pods[dir.Pod.UID] != nil:
 		return KeptHasContainers, "its pod has containers or sandboxes"
 	case !d.PodsKnown:
-		return KeptPod, "nobody knows which pods are gone"
+		return KeptPod, "it is unknown which pods are gone"
 	}
 	owner := d.owners[dir.Pod.UID]
 	switch {

@@ -128,7 +128,7 @@ func (d *decision) whySandboxKept(sb *sandbox, containers int) (Reason, string) 
 		return KeptStarting, fmt.Sprintf("was created %v ago and may be about to start, start grace %v",
 			rounded(sb.Created, d.now), d.Policy.StartGrace)
 	case sb.pod.ended == "" && sb.newest && !d.PodsKnown:
-		return KeptNewest, "is the newest of its pod, and nobody knows which pods are gone"
+		return KeptNewest, "is the newest of its pod, and it is unknown which pods are gone"
 	case sb.pod.ended == "" && sb.newest:
 		return KeptNewest, "is the newest of its pod"
 	case d.now.Before(sb.RetryAt):

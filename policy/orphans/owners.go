@@ -39,7 +39,7 @@ func (l *Inspection) judge(dependent gc.Coordinates, o cascade.Explained) (gc.Re
 	t := l.types[typeName{o.APIVersion, o.Kind}]
 	switch o.Judgement {
 	case "unresolvable":
-		return OwnerNamespaced, "the object has no namespace, so nobody can tell in which one its owner would be: no collector ever deletes it because of that owner"
+		return OwnerNamespaced, "the object has no namespace, so the namespace of its owner is unknown: no collector ever deletes it because of that owner"
 	case "dangling":
 		return l.gone(dependent, o)
 	case "unknown":

@@ -276,7 +276,7 @@ func (e *executor) nowKept(ctx context.Context, rt Runtime, s container.Step, po
 	case now.State == container.StateRunning:
 		return "", "the container runs", nil
 	case now.State == container.StateUnknown && s.Action == container.RemoveContainer:
-		return "", "nobody knows whether the container runs", nil
+		return "", "it is unknown whether the container runs", nil
 	}
 	return now.LogPath, "", nil
 }
@@ -300,7 +300,7 @@ func sandboxKept(ctx context.Context, rt Runtime, id string) (why string, err er
 // count as gone.
 func notGone(ctx context.Context, pass kube.Pass, pod container.PodID) string {
 	if pass == nil {
-		return "nobody knows whether its pod is gone"
+		return "it is unknown whether its pod is gone"
 	}
 	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()
