@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -46,10 +47,11 @@ func (r *Runtime) readEnds(ctx context.Context, reading *reading) {
 			tasks, err := r.taskEnds(inNamespace(ctx, s))
 			for _, c := range others {
 				end, there := tasks[c.id]
+				problem := err
 				if !there && err == nil {
-					end = r.endHeard(inNamespace(ctx, s), s.name, c.id)
+					end, problem = r.unlistedEnd(inNamespace(ctx, s), s.name, c.id)
 				}
-				c.ended, c.unanswered = end, err != nil
+				c.ended, c.unanswered = end, problem != nil
 			}
 		}
 	}
@@ -86,7 +88,8 @@ func (r *Runtime) criEnd(ctx context.Context, id string) time.Time {
 	return s.Finished
 }
 
-// taskEnds returns the tasks of a namespace, and when each ended; the zero time if it has not.
+// taskEnds returns the tasks of a namespace whose shims answered, and when each ended; the zero time if it
+// has not.
 func (r *Runtime) taskEnds(ctx context.Context) (map[string]time.Time, error) {
 	list, err := r.client.TaskService().List(ctx, &tasksapi.ListTasksRequest{})
 	if err != nil {
@@ -94,26 +97,40 @@ func (r *Runtime) taskEnds(ctx context.Context) (map[string]time.Time, error) {
 	}
 	ends := make(map[string]time.Time, len(list.GetTasks()))
 	for _, t := range list.GetTasks() {
-		ends[t.GetID()] = time.Time{}
-		if at := t.GetExitedAt(); t.GetStatus() == task.Status_STOPPED && at.IsValid() && at.GetSeconds() > 0 {
-			ends[t.GetID()] = at.AsTime()
+		if t.GetStatus() != task.Status_UNKNOWN {
+			ends[t.GetID()] = endOf(t)
 		}
 	}
 	return ends, nil
 }
 
-// endHeard returns when the task of a container ended that is not listed; the zero time if unknown.
-// A list also omits tasks whose shim hangs, so an unlisted task is confirmed by a call of its own.
-func (r *Runtime) endHeard(ctx context.Context, namespace, id string) time.Time {
+func endOf(t *task.Process) time.Time {
+	if at := t.GetExitedAt(); t.GetStatus() == task.Status_STOPPED && at.IsValid() && at.GetSeconds() > 0 {
+		return at.AsTime()
+	}
+	return time.Time{}
+}
+
+// unlistedEnd returns when the task of a container ended that is not listed; the zero time if it has not,
+// or if the container has had no task. containerd omits tasks whose shim does not answer in time, or lists
+// them with an unknown status, so that is confirmed by a call of its own.
+func (r *Runtime) unlistedEnd(ctx context.Context, namespace, id string) (time.Time, error) {
 	last := r.exits.of(namespace, id)
-	if !last.ended.IsZero() || last.begins == 0 {
-		return last.ended
+	if !last.ended.IsZero() {
+		return last.ended, nil
 	}
-	_, err := r.client.TaskService().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
-	if !errdefs.IsNotFound(errgrpc.ToNative(err)) {
-		return time.Time{}
+	t, err := r.client.TaskService().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
+	switch {
+	case err == nil && t.GetProcess().GetStatus() == task.Status_UNKNOWN:
+		return time.Time{}, errors.New("get task: its shim does not answer")
+	case err == nil:
+		return endOf(t.GetProcess()), nil
+	case !errdefs.IsNotFound(errgrpc.ToNative(err)):
+		return time.Time{}, wrap("get task", err)
+	case last.begins == 0:
+		return time.Time{}, nil
 	}
-	return r.exits.missed(namespace, id, exit{time.Now(), last.begins})
+	return r.exits.missed(namespace, id, exit{time.Now(), last.begins}), nil
 }
 
 // exits are the ends of tasks that [Runtime.Watch] has received, for containers whose task has been

@@ -143,7 +143,13 @@ func TestEndsBesideAHangingShim(t *testing.T) {
 		goOn := func() { must(t, "go on", syscall.Kill(shim, syscall.SIGCONT)) }
 		at := containerOf(t, r, "hangs").Ended // which would not come, before the shim goes on
 		dead := find(t, r, other)
+		soon, cancel := context.WithTimeout(h.in(t, node.CRINamespace), 50*time.Millisecond)
+		_, err := r.UnlistedEnd(soon, node.CRINamespace, "hangs")
+		cancel()
 		goOn()
+		if err == nil {
+			t.Error("a shim that hangs has answered")
+		}
 		if !at.IsZero() {
 			t.Errorf("ended at %v", at)
 		}
