@@ -11,6 +11,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/node/clock"
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/page"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/fake"
@@ -419,5 +420,24 @@ func TestNamesThatAreWritten(t *testing.T) {
 		w.fill(81)
 		w.wantRemoved()
 		w.wantReason(ids[0], image.KeptYoung)
+	})
+}
+
+// An unused image names its latest user. An image that no container has used names none.
+func TestLastUser(t *testing.T) {
+	inWorld(t, func(w *world) {
+		used, unused := w.add("used", 10), w.add("unused", 10)
+		w.up()
+		w.rt.Run(fake.CRINamespace, "c-1", "used")
+		w.pass(time.Minute)
+		w.rt.Stop(fake.CRINamespace, "c-1")
+		w.rt.Delete(fake.CRINamespace, "c-1")
+		w.pass(time.Minute)
+		var why page.Why
+		w.get("/why?image=used", &why)
+		i := w.image(used)
+		if want := "container k8s.io/c-1"; i.LastUser != want || why.Image.LastUser != want || len(i.UsedBy) > 0 || w.image(unused).LastUser != "" {
+			t.Errorf("used by %q, the latest user is %q and %q, want %q", i.UsedBy, i.LastUser, why.Image.LastUser, want)
+		}
 	})
 }

@@ -89,8 +89,8 @@ func Images(w io.Writer, v View, nodes []Node[page.Images], o ImageOptions) erro
 		}
 		t.line("%s: %s, %s", Clean(n.Name), plural(len(n.Page.Images), "image"), asOf(n.Page.Time, n.Page.Looked, n.Page.Mode, n.Page.Paused))
 	}
-	list := newTable(column{name: "NODE", empty: true}, column{name: "IMAGE", tail: true}, column{name: "LAST USED", right: true}, column{name: "BY", spare: 5},
-		column{name: "OWN", spare: 1, right: true}, column{name: "SHARED", spare: 4, right: true}, column{name: "READ", spare: 6, right: true},
+	list := newTable(column{name: "NODE", empty: true}, column{name: "IMAGE", tail: true}, column{name: "LAST USED", right: true}, column{name: "BY", spare: 4},
+		column{name: "OWN", spare: 1, right: true}, column{name: "SHARED", spare: 5, right: true}, column{name: "READ", spare: 6, right: true},
 		column{name: "VERDICT", spare: 3}, column{name: "REASON", spare: 2})
 	chosen := o.choose(nodes)
 	for _, p := range chosen {
@@ -118,10 +118,10 @@ func (p placed) cells() []string {
 	if n := len(p.References); n > 1 {
 		name += fmt.Sprintf(" +%d", n-1)
 	}
-	used, by := "never seen", ""
+	used, by := "never seen", user(p.Image)
 	switch {
 	case len(p.UsedBy) > 0:
-		used, by = "in use", containerID.ReplaceAllString(p.UsedBy[0], "$1")
+		used = "in use"
 		if n := len(p.UsedBy) - 1; n > 0 {
 			by += fmt.Sprintf(" +%d", n)
 		}
@@ -133,6 +133,16 @@ func (p placed) cells() []string {
 		read = fmt.Sprintf("%.0f%%", *p.ReadPercent)
 	}
 	return []string{name, used, by, p.measured(p.Own.Bytes), p.measured(p.Shared.Bytes), read, p.Verdict, p.Reason}
+}
+
+// user returns the pod, the container or another user that uses an image now, or that used it last.
+func user(i page.Image) string {
+	who := i.LastUser
+	// People know pods. If no container of the image is left, the latest pod does not use it now.
+	if len(i.UsedBy) > 0 && (who == "" || !strings.HasPrefix(i.UsedBy[0], "container ")) {
+		who = i.UsedBy[0]
+	}
+	return containerID.ReplaceAllString(who, "$1")
 }
 
 // measured formats a size. A + marks a lower bound: the size of some layers is unknown.

@@ -102,7 +102,13 @@ func whyInFull(t *text, n Node[page.Why]) {
 func whyUsed(p page.Why) string {
 	switch i := p.Image; {
 	case len(i.UsedBy) > 0:
-		return "now, by " + names(i.UsedBy)
+		now := "now, by " + names(i.UsedBy)
+		if strings.HasPrefix(i.LastUser, "pod ") {
+			now += "; the latest user is " + Clean(i.LastUser)
+		}
+		return now
+	case i.LastUsed != nil && i.LastUser != "":
+		return age(p.Time, *i.LastUsed) + " ago, by " + Clean(user(i))
 	case i.LastUsed != nil:
 		return age(p.Time, *i.LastUsed) + " ago"
 	}

@@ -15,7 +15,7 @@ import (
 const imagesLong = `images lists the images of nodes, in the order in which they would go. Each image has these
 figures:
 
-  LAST USED, BY    when it was last used, and by which container
+  LAST USED, BY    when it was last used, and by which pod or container
   OWN              what is freed if this image alone is removed
   SHARED           what other images, containers or leases need, too
   READ             how much of it containers ever read

@@ -177,7 +177,8 @@ type Image struct {
 	FreesInodes uint64     `json:"freesInodes"`
 	LastUsed    *time.Time `json:"lastUsed,omitempty"` // absent: never seen in use
 	Arrived     time.Time  `json:"arrived"`
-	UsedBy      []string   `json:"usedBy,omitempty"`
+	UsedBy      []string   `json:"usedBy,omitempty"`      // containers, snapshots and sandboxes that use it now
+	LastUser    string     `json:"lastUser,omitempty"`    // the latest user that a list of the containers has shown: pod NAMESPACE/NAME, or container NAMESPACE/ID
 	PulledAgain int        `json:"pulledAgain,omitempty"` // times it came back within a day of its removal by ebb
 
 	Own    Size `json:"own"`    // what its removal alone frees

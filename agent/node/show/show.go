@@ -124,7 +124,7 @@ func (v View) image(verdict string, d image.Decision, size *image.ImageAccount) 
 	row := page.Image{
 		ID: d.ImageID, References: i.References, Verdict: verdict, Reason: string(d.Reason), Detail: d.Detail,
 		FreesBytes: d.FreesBytes, FreesInodes: d.FreesInodes, LastUsed: clock.OrNil(record.LastUsed), Arrived: record.Arrived,
-		UsedBy: i.UsedBy, PulledAgain: record.Again,
+		UsedBy: i.UsedBy, LastUser: record.UsedBy, PulledAgain: record.Again,
 		Own: page.Size(size.Own), Shared: page.Size(size.Shared), Total: page.Size(size.Total), Unmeasured: size.Unmeasured, KubeletBytes: size.NominalBytes,
 	}
 	if share, known := v.Read[d.ImageID]; known {

@@ -75,7 +75,7 @@ func Old() page.Image {
 	return page.Image{
 		ID: "sha256:0a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9", References: []string{"docker.io/library/postgres:15", "docker.io/library/postgres@sha256:77"},
 		Verdict: "remove", Reason: "threshold", Detail: "unused for 9d, frees 1.5 GiB", FreesBytes: 1610612736, FreesInodes: 20_000,
-		LastUsed: ago(9 * 24 * time.Hour), Arrived: Now.Add(-30 * 24 * time.Hour), PulledAgain: 2,
+		LastUsed: ago(9 * 24 * time.Hour), LastUser: "pod shop/db-0", Arrived: Now.Add(-30 * 24 * time.Hour), PulledAgain: 2,
 		Own: page.Size{Bytes: 1610612736, Inodes: 20_000}, Shared: page.Size{Bytes: 90 * mi, Inodes: 3000}, Total: page.Size{Bytes: 1610612736 + 90*mi, Inodes: 23_000},
 		KubeletBytes: 600 * mi, ReadPercent: of(43.4),
 	}
@@ -94,8 +94,9 @@ func Shared() page.Image {
 func Busy() page.Image {
 	return page.Image{
 		ID: "sha256:cafe00000000718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9bb", References: []string{"registry.internal.example.com/teams/payments/checkout-service:2026.11.3-release"},
-		Verdict: "keep", Reason: "in_use", Detail: "used by shop/web-1/app and 1 more", LastUsed: ago(0), Arrived: Now.Add(-24 * time.Hour), UsedBy: []string{"shop/web-1/app", "shop/web-2/app"},
-		Own: page.Size{Bytes: 2 * gi, Inodes: 60_000}, Shared: page.Size{Bytes: 90 * mi, Inodes: 3000}, Total: page.Size{Bytes: 2*gi + 90*mi, Inodes: 63_000}, KubeletBytes: 800 * mi, ReadPercent: of(7.0),
+		Verdict: "keep", Reason: "in_use", Detail: "used by shop/web-1/app and 1 more", LastUsed: ago(0), Arrived: Now.Add(-24 * time.Hour), LastUser: "pod shop/web-1",
+		UsedBy: []string{"container k8s.io/4f5e6d7c8b9a00112233445566778899aabbccddeeff00112233445566778899", "container k8s.io/9a8b7c6d5e4f00112233445566778899aabbccddeeff00112233445566778899"},
+		Own:    page.Size{Bytes: 2 * gi, Inodes: 60_000}, Shared: page.Size{Bytes: 90 * mi, Inodes: 3000}, Total: page.Size{Bytes: 2*gi + 90*mi, Inodes: 63_000}, KubeletBytes: 800 * mi, ReadPercent: of(7.0),
 	}
 }
 
@@ -103,7 +104,7 @@ func Busy() page.Image {
 func Strange() page.Image {
 	return page.Image{
 		ID: "sha256:f00d" + Evil, References: []string{Evil, "registry/" + Evil + "@sha256:99"}, Verdict: "ponder" + Evil, Reason: "moon_phase" + Evil, Detail: "waits for " + Evil,
-		LastUsed: ago(time.Hour), Arrived: Now.Add(-time.Hour), UsedBy: nil, Own: page.Size{Bytes: 1}, Total: page.Size{Bytes: 1},
+		LastUsed: ago(time.Hour), Arrived: Now.Add(-time.Hour), LastUser: "pod " + Evil, Own: page.Size{Bytes: 1}, Total: page.Size{Bytes: 1},
 	}
 }
 
