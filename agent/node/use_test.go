@@ -441,3 +441,23 @@ func TestLastUser(t *testing.T) {
 		}
 	})
 }
+
+// Pages list images in the order in which they would go. The policy counts an image that was never
+// seen in use as used when it came.
+func TestPagesListImagesInTheirOrder(t *testing.T) {
+	inWorld(t, func(w *world) {
+		used := w.add("used", 10)
+		w.up()
+		w.use("used")
+		w.pass(time.Hour)
+		unseen := w.add("unseen", 10)
+		w.pass(time.Hour)
+		want := []string{used, unseen}
+		if p := w.plan(page.PlanRequest{FreeBytes: 20 * mib}); !slices.Equal(ids(p.Remove), want) {
+			t.Errorf("the plan removes %q, want %q", ids(p.Remove), want)
+		}
+		if got := ids(w.explain().Images); !slices.Equal(got, want) {
+			t.Errorf("/images has %q, want %q", got, want)
+		}
+	})
+}

@@ -34,6 +34,12 @@ var spare = []string{"not_needed", "hold", "frees_nothing", "futile"}
 // unprotected reports whether an image may be removed as soon as the disk needs the space.
 func unprotected(i page.Image) bool { return i.Verdict == "remove" || slices.Contains(spare, i.Reason) }
 
+// Next returns the images that may be removed: first those that go now, then those that go when the
+// disk needs the space, in the order in which they would go.
+func Next(p page.Images) []page.Image {
+	return slices.DeleteFunc(slices.Clone(p.Images), func(i page.Image) bool { return !unprotected(i) })
+}
+
 func (o ImageOptions) choose(nodes []Node[page.Images]) (list []placed) {
 	for _, n := range answered(nodes) {
 		for _, i := range n.Page.Images {
@@ -118,21 +124,26 @@ func (p placed) cells() []string {
 	if n := len(p.References); n > 1 {
 		name += fmt.Sprintf(" +%d", n-1)
 	}
-	used, by := "never seen", user(p.Image)
-	switch {
-	case len(p.UsedBy) > 0:
-		used = "in use"
-		if n := len(p.UsedBy) - 1; n > 0 {
-			by += fmt.Sprintf(" +%d", n)
-		}
-	case p.LastUsed != nil:
-		used = age(p.now, *p.LastUsed)
+	by := user(p.Image)
+	if n := len(p.UsedBy) - 1; n > 0 {
+		by += fmt.Sprintf(" +%d", n)
 	}
 	read := ""
 	if p.ReadPercent != nil {
 		read = fmt.Sprintf("%.0f%%", *p.ReadPercent)
 	}
-	return []string{name, used, by, p.measured(p.Own.Bytes), p.measured(p.Shared.Bytes), read, p.Verdict, p.Reason}
+	return []string{name, p.used(), by, p.measured(p.Own.Bytes), p.measured(p.Shared.Bytes), read, p.Verdict, p.Reason}
+}
+
+// used describes the last use of an image.
+func (p placed) used() string {
+	switch {
+	case len(p.UsedBy) > 0:
+		return "in use"
+	case p.LastUsed != nil:
+		return age(p.now, *p.LastUsed)
+	}
+	return "never seen"
 }
 
 // user returns the pod, the container or another user that uses an image now, or that used it last.

@@ -181,21 +181,13 @@ func signed(n int64) string {
 }
 
 func topImages(t *text, s Screen, rows int) {
-	var used []page.Image
-	for _, i := range s.Images.Images {
-		if len(i.UsedBy) > 0 {
-			used = append(used, i)
-		}
-	}
-	slices.SortStableFunc(used, func(a, b page.Image) int { return cmp.Compare(b.Total.Bytes, a.Total.Bytes) })
+	next := Next(s.Images)
 	t.WriteByte('\n')
-	images := newTable(column{name: fmt.Sprintf("IN USE, %d OF %d", len(used), len(s.Images.Images)), tail: true}, column{name: "SIZE", right: true}, column{name: "BY", spare: 1})
-	for _, i := range used[:min(len(used), rows)] {
-		by := i.UsedBy[0]
-		if n := len(i.UsedBy) - 1; n > 0 {
-			by += fmt.Sprintf(" +%d", n)
-		}
-		images.add(imageName(i.ID, i.References), size(i.Total.Bytes), by)
+	images := newTable(column{name: fmt.Sprintf("NEXT TO GO, %d OF %d", len(next), len(s.Images.Images)), tail: true}, column{name: "LAST USED", right: true, spare: 1},
+		column{name: "OWN", right: true}, column{name: "REASON", spare: 2})
+	for _, i := range next[:min(len(next), rows)] {
+		p := placed{Image: i, now: s.Images.Time}
+		images.add(imageName(i.ID, i.References), p.used(), p.measured(i.Own.Bytes), i.Reason)
 	}
 	images.write(t, "")
 }

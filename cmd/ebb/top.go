@@ -20,7 +20,7 @@ import (
 )
 
 const topLong = `top watches one node until you press q or ctrl-c. It shows the disks with their thresholds,
-the containers that write most, and the images in use. It asks the agent for disks and
+the containers that write most, and the images that go next. It asks the agent for disks and
 writers every two seconds, and for images every twenty seconds.
 
 It needs a terminal. Without a terminal, use "ebb nodes". Writers are shown only if the
@@ -44,7 +44,7 @@ const (
 func topCommand(stdout io.Writer) *cobra.Command {
 	a := agentAccess{access: access{outputs: []string{"text"}}}
 	cmd := &cobra.Command{
-		Use: "top", Short: "Watch a node: disks, writers, images in use", Long: topLong, Example: topExamples, Args: cobra.NoArgs,
+		Use: "top", Short: "Watch a node: disks, writers, next images to go", Long: topLong, Example: topExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out, written := terminal(stdout)
 			in, read := terminal(cmd.InOrStdin())

@@ -85,7 +85,12 @@ func (v View) decided(plan image.Plan, sizes []image.ImageAccount) []page.Image 
 	}
 	turns := make([]turn, len(plan.Keep))
 	for n, d := range plan.Keep {
-		turns[n] = turn{v.Records[d.ImageID].LastUsed, n, s.of(d.ImageID)}
+		record := v.Records[d.ImageID]
+		used := record.LastUsed
+		if used.IsZero() {
+			used = record.Observed // as the policy counts it
+		}
+		turns[n] = turn{used, n, s.of(d.ImageID)}
 	}
 	slices.SortFunc(turns, func(a, b turn) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.at, b.at)) })
 	for _, t := range turns {
