@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -495,6 +496,30 @@ func TestPageOutlivesARun(t *testing.T) {
 		}
 		if n := len(v.Images(plan).Images); n != len(all) {
 			t.Errorf("%d of %d images are shown", n, len(all))
+		}
+	})
+}
+
+// A page never has a new list of the images beside the plan of the list before. While the disk is read
+// for the new plan, requests wait for it.
+func TestImagesComeWithTheirPlan(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.disk.kind = "btrfs" // whose readings take a commit: the agent waits for it without the lock
+		w.add("a", 10)
+		w.up()
+		shown := make(chan int, 1)
+		var once sync.Once
+		w.disk.during = func() {
+			once.Do(func() {
+				go func() { shown <- len(w.explain().Images) }()
+				time.Sleep(time.Second)
+			})
+		}
+		w.add("b", 10)
+		w.others(85)
+		w.pass(time.Minute)
+		if n := <-shown; n != 2 {
+			t.Errorf("%d images are shown, not 2", n)
 		}
 	})
 }

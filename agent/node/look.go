@@ -56,7 +56,7 @@ type listed struct {
 
 // shown is what pages show.
 type shown struct {
-	inv   *inventory.Inventory // nil before the first list, and while the runtime is listed
+	inv   *inventory.Inventory // nil before the first plan, and from a list until its plan
 	asked time.Time            // when that list was requested
 	news  chan struct{}        // closed and replaced at each new list
 }
@@ -166,6 +166,9 @@ func (l *looks) passes(ctx context.Context, run *reclaim.Run, plan func(inv *inv
 		if err != nil {
 			return err
 		}
+		if inv != l.shown.inv {
+			l.shown.take(inv) // not before: pages would show it beside the plan of the list before
+		}
 		if !work {
 			l.keepLatest(inv)
 			return nil
@@ -233,7 +236,6 @@ func (l *looks) observe(ctx context.Context, hurry bool) (inv *inventory.Invento
 	if inv, err = l.list(ctx); err != nil {
 		return nil, false, err
 	}
-	l.shown.take(inv)
 	return inv, atHand, l.reclaim.Read(ctx)
 }
 
