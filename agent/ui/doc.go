@@ -13,6 +13,7 @@
 //
 // # Limits
 //
-// The page of all nodes shows the 100 under most pressure, or of those whose names contain a text.
-// It asks all agents each time it is shown, and every 30 seconds while it is open.
+// The page of all nodes shows 100: up to 25 that do not answer, and those under most pressure. It can
+// show only those whose names contain a text. It asks all agents each time it is shown, and every 30
+// seconds while it is open. The page of a node shows 75 images at a time.
 package ui

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -58,10 +59,13 @@ const (
 	patience   = 5 * time.Minute // for all agents; each one has its own timeout, too
 )
 
-// nodesMost bounds the nodes on one page, rowsMost its images and history entries.
+// Bounds of one page, so that it has at most 100 KB.
 const (
-	nodesMost = 100
-	rowsMost  = 200
+	nodesMost   = 100 // nodes
+	silentMost  = 25  // of these, nodes that do not answer
+	imagesMost  = 75  // images of a node; a link leads to the images after them
+	rowsMost    = 25  // images that go next, history entries, names and users of an image
+	longestCell = 120 // characters of a text in a table that may have many rows
 )
 
 // UI renders the pages. [UI.Handler] serves them.
@@ -74,7 +78,7 @@ type UI struct {
 func New(o Options) (*UI, error) {
 	u := &UI{o: o, pages: make(map[string]*template.Template)}
 	words := template.FuncMap(show.Words())
-	maps.Copy(words, template.FuncMap{"disk": drawDisk, "day": drawDay, "segment": url.PathEscape, "first": first, "more": more})
+	maps.Copy(words, template.FuncMap{"disk": drawDisk, "day": drawDay, "segment": url.PathEscape, "first": first, "more": more, "short": short})
 	for _, name := range []string{"fleet", "node", "image", "problem"} {
 		t, err := template.New("layout.html").Funcs(words).ParseFS(files, "files/layout.html", "files/"+name+".html")
 		if err != nil {
@@ -167,20 +171,20 @@ func (u *UI) fleet(r *http.Request) (*content, error) {
 	data := struct {
 		Query         string
 		All, Left     int
-		Nodes         []show.Node[page.Status]
+		Nodes         []show.Node[page.Status] // those without an answer first
 		Observed      *page.Observed
 		Silent, Ready int
-	}{Query: q, All: len(nodes), Left: max(0, len(nodes)-nodesMost)}
+	}{Query: q, All: len(nodes), Silent: show.Silent(nodes)}
 	data.Observed, _ = show.Observed(nodes)
 	for _, n := range nodes {
-		switch {
-		case n.Err != nil:
-			data.Silent++
-		case n.Page.Ready:
+		if n.Err == nil && n.Page.Ready {
 			data.Ready++
 		}
 	}
-	data.Nodes = nodes[:min(len(nodes), nodesMost)]
+	answered := len(nodes) - data.Silent // ByPressure has put the others behind them
+	data.Nodes = slices.Clone(nodes[answered:][:min(data.Silent, silentMost)])
+	data.Nodes = append(data.Nodes, nodes[:min(answered, nodesMost-len(data.Nodes))]...)
+	data.Left = len(nodes) - len(data.Nodes)
 	return &content{Title: "Nodes", name: "fleet", every: fleetEvery, Data: data}, nil
 }
 
@@ -194,13 +198,34 @@ func (u *UI) node(r *http.Request) (*content, error) {
 		Name string
 		Node
 		Next []page.Image
-	}{name, n, nil}
-	for _, i := range n.Images.Images {
-		if i.Verdict == "remove" {
-			data.Next = append(data.Next, i)
-		}
-	}
+		Part part // of the images
+	}{name, n, show.Next(n.Images), partOf(n.Images.Images, r.URL.Query().Get("from"))}
 	return &content{Title: name, name: "node", every: nodeEvery, Data: data}, nil
+}
+
+// part is the images of a node that one page shows. Earlier and Later are where the parts before and
+// after it begin; nil: there is none.
+type part struct {
+	Images         []page.Image
+	First, Last    int // places of its images, from 1
+	All            int
+	Earlier, Later *int
+}
+
+// partOf returns the part of a list that begins at from. Without a number it is the first part.
+func partOf(all []page.Image, from string) part {
+	at, _ := strconv.Atoi(from)
+	at = min(max(at, 0), max(len(all)-1, 0))
+	to := min(at+imagesMost, len(all))
+	p := part{Images: all[at:to], First: at + 1, Last: to, All: len(all)}
+	if at > 0 {
+		earlier := max(at-imagesMost, 0)
+		p.Earlier = &earlier
+	}
+	if to < len(all) {
+		p.Later = &to
+	}
+	return p
 }
 
 func (u *UI) image(r *http.Request) (*content, error) {
@@ -287,3 +312,12 @@ func first(list any) any {
 }
 
 func more(list any) int { return max(0, reflect.ValueOf(list).Len()-rowsMost) }
+
+// short makes text of a node safe, and cuts it for a table that may have many rows.
+func short(text string) string {
+	runes := []rune(show.Clean(text))
+	if len(runes) <= longestCell {
+		return string(runes)
+	}
+	return string(runes[:longestCell-1]) + "…"
+}

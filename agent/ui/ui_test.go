@@ -31,6 +31,9 @@ type fleet struct {
 	nodes []show.Node[page.Status]
 	asked int
 	err   error
+
+	images  []page.Image        // nil: those of showtest
+	history []page.HistoryEntry // likewise
 }
 
 func (f *fleet) Nodes(context.Context) ([]show.Node[page.Status], error) {
@@ -50,8 +53,12 @@ func (f *fleet) Node(_ context.Context, name string) (Node, error) {
 	past := page.Past{Time: showtest.Now, Filesystems: []page.PastUsage{{Path: "/var/lib/containerd", Samples: []page.Sample{
 		{Time: showtest.Now.Add(-2 * time.Hour), UsedPercent: 50}, {Time: showtest.Now.Add(-time.Hour), UsedPercent: 82}, {Time: showtest.Now, UsedPercent: 70},
 	}}}}
+	images, history := showtest.Images(), showtest.History()
+	if f.images != nil {
+		images.Images, history.Entries = f.images, f.history
+	}
 	return Node{
-		Status: showtest.Troubled(), Past: past, Images: showtest.Images(), History: showtest.History(), Usage: showtest.Usage(), Writers: showtest.Writers(showtest.Now, 4<<30),
+		Status: showtest.Troubled(), Past: past, Images: images, History: history, Usage: showtest.Usage(), Writers: showtest.Writers(showtest.Now, 4<<30),
 		Missing: []string{"du: " + showtest.Evil},
 	}, f.err
 }
@@ -147,9 +154,7 @@ func TestHostileNames(t *testing.T) {
 		if !strings.Contains(body, want) {
 			t.Errorf("%s: %q is not in\n%s", path, want, body)
 		}
-		if w.Body.Len() > 100<<10 {
-			t.Errorf("%s has %d bytes", path, w.Body.Len())
-		}
+		small(t, path, body)
 		for _, r := range body {
 			if r != '\n' && (unicode.IsControl(r) || r == '\u202e') {
 				t.Errorf("%s has the character %U", path, r)
@@ -180,24 +185,88 @@ func TestWriters(t *testing.T) {
 	}
 }
 
-// A thousand nodes are one page of a hundred, those under most pressure, and others by their names.
+// small checks that a page has at most 100 KB.
+func small(t *testing.T, what, body string) {
+	t.Helper()
+	if len(body) > 100_000 {
+		t.Errorf("%s has %d bytes", what, len(body))
+	}
+}
+
+// A thousand nodes are one page of a hundred: those without an answer and those under most pressure.
+// The others are found by their names.
 func TestThousandNodes(t *testing.T) {
 	f := &fleet{}
 	for n := range 1000 {
-		s := showtest.Status()
-		s.Filesystems[0].UsedPercent = n % 100
-		f.nodes = append(f.nodes, show.Node[page.Status]{Name: fmt.Sprintf("worker-%04d", n), Page: s})
+		s := showtest.Troubled()
+		s.NotReady = strings.Repeat("x", 4096)
+		s.Filesystems[0].UsedPercent, s.Filesystems[0].InodesUsedPercent = n%100, 0
+		node := show.Node[page.Status]{Name: fmt.Sprintf("ip-10-20-30-%04d.eu-central-1.compute.internal", n), Page: s}
+		if n%20 == 7 {
+			node = show.Node[page.Status]{Name: node.Name, Err: errors.New(strings.Repeat("no answer ", 400))}
+		}
+		f.nodes = append(f.nodes, node)
 	}
 	h := newUI(t, f)
 	all := get(h, "/").Body.String()
-	if rows := strings.Count(all, `href="/the-token/node/`); rows != nodesMost || len(all) > 100<<10 {
-		t.Errorf("%d rows in %d bytes", rows, len(all))
+	small(t, "the page of 1,000 nodes", all)
+	silent, answered := strings.Count(all, "<td colspan"), strings.Count(all, `href="/the-token/node/`)
+	if silent != silentMost || answered != nodesMost-silentMost || strings.Index(all, "<td colspan") > strings.Index(all, `href="/the-token/node/`) {
+		t.Errorf("%d rows with an answer, %d without, which come first", answered, silent)
 	}
-	if !strings.Contains(all, "worker-0099") || strings.Contains(all, "worker-0050") || !strings.Contains(all, "900 are left out") {
+	if !strings.Contains(all, "-0099.") || strings.Contains(all, "-0050.") || !strings.Contains(all, "50 without an answer") || !strings.Contains(all, "900 are left out") {
 		t.Error("those under most pressure are not shown, or not alone")
 	}
-	if one := get(h, "/?q=0050").Body.String(); !strings.Contains(one, "worker-0050") || strings.Count(one, `href="/the-token/node/`) != 1 {
+	if one := get(h, "/?q=-0050.").Body.String(); !strings.Contains(one, "-0050.") || strings.Count(one, `href="/the-token/node/`) != 1 {
 		t.Error("a node is not found by its name")
+	}
+}
+
+// A node with many images, of long names, has small pages. Links lead through all of them.
+func TestManyImages(t *testing.T) {
+	for name, reference := range map[string]string{
+		"usual":   "registry.internal.example.com/teams/payments/checkout-service-%03d:2026.11.3-release",
+		"hostile": "%03d" + strings.Repeat(showtest.Evil, 200) + strings.Repeat("x", 4096),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := some()
+			for n := range 200 {
+				i := showtest.Old()
+				i.ID, i.References = fmt.Sprintf("sha256:%064d", n), []string{fmt.Sprintf(reference, n)}
+				if i.Verdict = "remove"; n >= 100 {
+					i.Verdict, i.Reason = "keep", "not_needed"
+				}
+				if i.Detail = "unused for 9d"; name == "hostile" {
+					i.Detail, i.Reason = i.References[0], i.References[0]
+				}
+				f.images = append(f.images, i)
+				f.history = append(f.history, page.HistoryEntry{Time: showtest.Now, Kind: "image", ID: i.ID, Names: i.References, Outcome: "removed", Reason: i.Detail, Error: i.Detail})
+			}
+			h, seen, path := newUI(t, f), map[string]bool{}, "/node/worker-2"
+			for range 3 {
+				body := get(h, path).Body.String()
+				small(t, path, body)
+				for _, id := range regexp.MustCompile(`id="image-(sha256:\d{64})"`).FindAllStringSubmatch(body, -1) {
+					seen[id[1]] = true
+				}
+				if next := strings.Count(body, `id="next-`); next != rowsMost {
+					t.Errorf("%s has %d images that go next", path, next)
+				}
+				later := regexp.MustCompile(`id="later" href="(\?from=\d+)#images"`).FindStringSubmatch(body)
+				if later == nil {
+					break
+				}
+				path = "/node/worker-2" + later[1]
+			}
+			if len(seen) != len(f.images) {
+				t.Errorf("links led to %d of %d images", len(seen), len(f.images))
+			}
+			for _, from := range []string{"-1", "x", "199", "200", "99999999999999999999"} {
+				if w := get(h, "/node/worker-2?from="+from); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `id="image-`) {
+					t.Errorf("from %s: status %d, or no images", from, w.Code)
+				}
+			}
+		})
 	}
 }
 

@@ -153,8 +153,15 @@ func TestFollows(t *testing.T) {
 	b.sees("postgres:15")
 	_ = eval[any](b, `document.querySelector("[id^=image-]").focus()`)
 	focus := eval[string](b, "document.activeElement.id")
+	b.emulate(360, 300, "light") // the table is wider than that
+	const scrolled = `[...document.querySelectorAll(".wide")].map(e => e.scrollLeft).join() + " " + window.scrollY`
+	_ = eval[any](b, `window.scrollTo(0, 200); document.querySelectorAll(".wide").forEach(e => { e.scrollLeft = 40 })`)
+	position := eval[string](b, scrolled)
 	c.change(func() { c.node.Status.Version = "0.3.0" })
 	b.sees("version 0.3.0")
+	if now := eval[string](b, scrolled); now != position {
+		t.Errorf("scrolled to %s, and then to %s", position, now)
+	}
 	if now := eval[string](b, "document.activeElement.id"); focus == "" || now != focus {
 		t.Errorf("the focus was on %q, and is on %q", focus, now)
 	}

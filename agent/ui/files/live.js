@@ -1,13 +1,17 @@
-// Replaces the part of the page that changes, and keeps the focus where it is.
+// Replaces the part of the page that changes, and keeps the focus and the scroll positions.
 const main = document.getElementById("main"), state = document.getElementById("state");
 let stream, latest;
 
 function show() {
   const focus = document.activeElement;
   if (latest === undefined || focus?.tagName === "INPUT") return; // the person is typing
+  const { scrollX, scrollY } = window;
+  const sideways = [...main.querySelectorAll(".wide")].map((e) => e.scrollLeft);
   main.innerHTML = latest;
   latest = undefined;
   if (focus?.id) document.getElementById(focus.id)?.focus({ preventScroll: true });
+  main.querySelectorAll(".wide").forEach((e, i) => { e.scrollLeft = sideways[i] ?? 0; });
+  window.scrollTo(scrollX, scrollY);
 }
 
 function follow() {
