@@ -152,6 +152,10 @@ func TestWait(t *testing.T) {
 	if out, errs, code := call(t, nil, "status --wait --wait-timeout 20s"); code != 0 || len(c.Asked()) < 2 {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
+	c.noExec = true
+	if out, errs, code := call(t, nil, "status --wait --wait-timeout 30s"); code != int(exitIncomplete) || c.refused.Load() != 1 || !strings.Contains(out, "create and get on pods/exec in namespace ebb-system") {
+		t.Errorf("exit code %d after %d refusals\n%s%s", code, c.refused.Load(), out, errs)
+	}
 	begun := time.Now()
 	if _, errs, code := call(t, nil, "status --wait --kubeconfig /nowhere"); code != exitError || time.Since(begun) > lookAgain {
 		t.Errorf("exit code %d after %s: %s", code, time.Since(begun), errs)

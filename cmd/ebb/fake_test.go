@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +26,8 @@ type cluster struct {
 	nodes      []string
 	alone      bool // there is no controller
 	forbidden  bool // what is beside pods and exec
+	noExec     bool // exec is forbidden
+	refused    atomic.Int64
 	kubeconfig string
 }
 
@@ -53,6 +56,9 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		write(http.StatusOK, c.pods())
 	case strings.HasPrefix(path, pods+"/") && r.Method != http.MethodPost: // it is older than WebSockets
 		w.WriteHeader(http.StatusMethodNotAllowed)
+	case strings.HasPrefix(path, pods+"/") && c.noExec:
+		c.refused.Add(1)
+		write(http.StatusForbidden, object{"kind": "Status", "code": 403, "reason": "Forbidden", "message": `pods "x" is forbidden: User "tester" cannot create resource "pods/exec"`})
 	case strings.HasPrefix(path, pods+"/"):
 		c.kubelet.Exec(w, r, strings.Split(strings.TrimPrefix(path, pods+"/"), "/")[0], r.URL.Query().Get("container"))
 	case path == "/apis/authentication.k8s.io/v1/selfsubjectreviews":

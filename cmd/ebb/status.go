@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,8 +24,8 @@ paused or degraded (a part of it does not work), and those that do not answer.
 For the controller it also needs the right to list Leases there. Without that right, the leader
 is shown as unknown.
 
-It changes nothing. With --wait it asks every two seconds until all agents are ready. A
-finding is an agent that is not ready, paused or degraded.
+It changes nothing. With --wait it asks every two seconds until all agents are ready. It ends
+at once if you lack a right. A finding is an agent that is not ready, paused or degraded.
 
 ` + exitTable
 
@@ -83,7 +84,7 @@ func (a *agentAccess) awaitStatus(ctx context.Context, wait bool, limit time.Dur
 	end := time.Now().Add(limit)
 	for {
 		r, err := a.status(ctx)
-		done := err == nil && r.Ready() == len(r.Nodes) || errors.Is(err, kube.ErrForbidden)
+		done := err == nil && r.Ready() == len(r.Nodes) || errors.Is(err, kube.ErrForbidden) || slices.ContainsFunc(r.Nodes, forbidden)
 		if !wait || done || time.Now().Add(lookAgain).After(end) {
 			return r, err
 		}
@@ -94,6 +95,9 @@ func (a *agentAccess) awaitStatus(ctx context.Context, wait bool, limit time.Dur
 		}
 	}
 }
+
+// forbidden reports whether the user may not ask an agent. Waiting does not change that.
+func forbidden(n show.Node[page.Status]) bool { return errors.Is(n.Err, desk.ErrForbidden) }
 
 func (a *agentAccess) status(ctx context.Context) (r show.StatusReport, err error) {
 	results, err := askAgents(ctx, a, getPage[page.Status]("/status"))
