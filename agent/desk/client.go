@@ -95,7 +95,7 @@ func (c *Client) Close() {
 // Refused is an answer whose status is not 2xx.
 type Refused struct {
 	Code int
-	Text string // the agent's error, escaped
+	Text string // the agent's error, escaped; for 400, with its version if that is another one
 	Body []byte // as received, up to 1 MiB
 }
 
@@ -172,6 +172,10 @@ func (c *Client) refused(path string, resp *http.Response) error {
 	text := escape(said.Error, maxStderr)
 	if text == "" {
 		text = "the agent says " + http.StatusText(resp.StatusCode)
+	}
+	// An agent of another version may not know a field of the request, or allow other values.
+	if theirs := resp.Header.Get(page.HeaderVersion); resp.StatusCode == http.StatusBadRequest && theirs != c.Agent.desk.o.Version {
+		text += " (the agent is " + compare(strings.TrimSpace(theirs), c.Agent.desk.o.Version) + ")"
 	}
 	return &Refused{Code: resp.StatusCode, Text: text, Body: data}
 }

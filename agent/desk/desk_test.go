@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -108,5 +110,42 @@ func TestNoAPIServer(t *testing.T) {
 	defer other.Close()
 	if _, err := other.Caller(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// TestInvalidRequest: a request that an agent of another version does not understand names both versions.
+func TestInvalidRequest(t *testing.T) {
+	for theirs, want := range map[string]string{
+		"0.1.0": `the request cannot be read: unknown field "x" (the agent is 0.1.0, older than this command (0.2.0))`,
+		"0.3.0": `the request cannot be read: unknown field "x" (the agent is 0.3.0, newer than this command (0.2.0))`,
+		"":      `the request cannot be read: unknown field "x" (the agent is older than this command (0.2.0))`,
+		"0.2.0": `the request cannot be read: unknown field "x"`,
+	} {
+		path := filepath.Join(t.TempDir(), "agent.sock")
+		listener, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &httptest.Server{Listener: listener, Config: &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(page.HeaderVersion, theirs)
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"error":"the request cannot be read: unknown field \"x\""}`)
+		})}}
+		server.Start()
+		d, err := desk.New(desk.Options{Socket: path, Version: "0.2.0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		agents, err := d.Agents(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := agents[0].Client(t.Context())
+		var refused *desk.Refused
+		if err := c.Ask(t.Context(), http.MethodPost, "/plan", map[string]int{"x": 1}, nil); !errors.As(err, &refused) || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+		c.Close()
+		server.Close()
 	}
 }
