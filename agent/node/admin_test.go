@@ -523,3 +523,19 @@ func TestImagesComeWithTheirPlan(t *testing.T) {
 		}
 	})
 }
+
+// A client that reads slowly misses steps of a long run, but not its end.
+func TestSlowClientHearsTheEnd(t *testing.T) {
+	e := newErrand(t.Context(), page.ReclaimRequest{}, "jane")
+	for range eventsKept + 10 {
+		e.Report(page.ReclaimEvent{Event: "removed"})
+	}
+	e.Report(page.ReclaimEvent{Event: "ended"})
+	close(e.events)
+	var last page.ReclaimEvent
+	for last = range e.events {
+	}
+	if last.Event != "ended" {
+		t.Errorf("the last event is %q", last.Event)
+	}
+}

@@ -25,16 +25,15 @@ type refusal struct {
 	inv  *inventory.Inventory
 }
 
-// eventsKept bounds the steps of a run that wait for a slow client. Further steps are dropped: the run
-// does not wait for the client.
+// eventsKept bounds the steps of a run that wait for a slow client. Further steps are dropped, except
+// the last one, which has the result: the run does not wait for the client.
 const eventsKept = 4096
 
 func newErrand(ctx context.Context, r page.ReclaimRequest, by string) *errand {
-	e := &errand{ctx: ctx, refused: make(chan refusal, 1), events: make(chan page.ReclaimEvent, eventsKept)}
+	e := &errand{ctx: ctx, refused: make(chan refusal, 1), events: make(chan page.ReclaimEvent, eventsKept+1)}
 	e.Asked = reclaim.Asked{Request: r.PlanRequest, Digest: r.Digest, By: by, Report: func(step page.ReclaimEvent) {
-		select {
-		case e.events <- step:
-		default:
+		if len(e.events) < eventsKept || step.Event == "ended" { // only the run sends, and it ends once
+			e.events <- step
 		}
 	}}
 	return e
