@@ -255,6 +255,7 @@ func (a *admin) past(r *http.Request) (any, error) {
 	case err != nil:
 		return nil, refuse(http.StatusServiceUnavailable, "%v", err)
 	}
+	p.Time = a.now()
 	return p, nil
 }
 

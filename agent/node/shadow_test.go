@@ -186,6 +186,9 @@ func TestShadowCountsOthers(t *testing.T) {
 		})
 		var h page.History
 		w.get("/history", &h)
+		if !h.Time.Equal(w.agent.now()) {
+			t.Errorf("the history is of %s, not of %s", h.Time, w.agent.now())
+		}
 		var outcomes []string
 		for _, e := range slices.Backward(h.Entries) {
 			if e.Kind == page.KindImage {

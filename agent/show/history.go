@@ -25,9 +25,9 @@ func inOrder[V any](m map[string]V) iter.Seq2[string, V] {
 
 // HistoryFilter chooses entries.
 type HistoryFilter struct {
-	Image string    // part of a name or ID; "": all
-	Since time.Time // older entries are left out; zero: no limit
-	Limit int       // entries of each node; 0: no limit
+	Image string        // part of a name or ID; "": all
+	Since time.Duration // older entries are left out; 0: no limit
+	Limit int           // entries of each node; 0: no limit
 }
 
 // Matches reports whether an entry is of the chosen image.
@@ -38,25 +38,29 @@ func (f HistoryFilter) Matches(e page.HistoryEntry) bool {
 	return strings.Contains(e.ID, f.Image) || slices.ContainsFunc(e.Names, func(n string) bool { return strings.Contains(n, f.Image) })
 }
 
-// Past reports whether an entry is too old. Entries come newest first, so all that follow are too
-// old as well.
-func (f HistoryFilter) Past(e page.HistoryEntry) bool { return e.Time.Before(f.Since) }
+// Past reports whether an entry is too old. now is the time of its node's page. Entries come newest
+// first, so all that follow are too old as well.
+func (f HistoryFilter) Past(now time.Time, e page.HistoryEntry) bool {
+	return f.Since > 0 && now.Sub(e.Time) > f.Since
+}
 
-// History shows what agents removed and refused, newest first.
-func History(w io.Writer, v View, now time.Time, nodes []Node[page.History]) error {
+// History shows what agents removed and refused, newest first. Clocks of nodes differ, so it compares
+// ages, each by the clock of its node.
+func History(w io.Writer, v View, nodes []Node[page.History]) error {
 	t := &text{View: v}
 	type entry struct {
 		page.HistoryEntry
 		node string
+		now  time.Time
 	}
 	var all []entry
 	for _, n := range answered(nodes) {
 		for _, e := range n.Page.Entries {
-			all = append(all, entry{e, n.Name})
+			all = append(all, entry{e, n.Name, n.Page.Time})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b entry) int {
-		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.node, b.node))
+		return cmp.Or(cmp.Compare(a.now.Sub(a.Time), b.now.Sub(b.Time)), cmp.Compare(a.node, b.node))
 	})
 	h := historyTable()
 	for _, e := range all {
@@ -64,7 +68,7 @@ func History(w io.Writer, v View, now time.Time, nodes []Node[page.History]) err
 		if len(nodes) == 1 {
 			node = ""
 		}
-		h.add(historyCells(node, now, e.HistoryEntry)...)
+		h.add(historyCells(node, e.now, e.HistoryEntry)...)
 	}
 	if len(all) == 0 {
 		t.line("No entries.")

@@ -129,7 +129,7 @@ var shown = map[string]func(io.Writer, show.View) error{
 	"du":        func(w io.Writer, v show.View) error { return show.Du(w, v, nodes(duOf(true))) },
 	"du-agents": func(w io.Writer, v show.View) error { return show.Du(w, v, silent(nodes(duOf(false)))) },
 	"history": func(w io.Writer, v show.View) error {
-		return show.History(w, v, showtest.Now, silent(nodes(showtest.History(), page.History{})))
+		return show.History(w, v, silent(nodes(showtest.History(), page.History{})))
 	},
 	"top": func(w io.Writer, v show.View) error {
 		return show.Top(w, v, 24, show.Screen{Node: "worker-1", Status: showtest.Status(), Images: showtest.Images(),

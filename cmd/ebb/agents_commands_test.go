@@ -120,6 +120,7 @@ func TestDeskExitCodes(t *testing.T) {
 		{"du", 4, "writable layers"},
 		{"history --since -1h", 2, "--since"},
 		{"history --limit 0", 2, "--limit"},
+		{"history --node worker-1 --since 3h", 0, "120m  image"}, // by the node's clock, which is not this machine's
 		{"history --node worker-1 --image shop/web", 0, "shop/web-1/app"},
 		{"top --node worker-1", 2, "ebb nodes"},
 	} {

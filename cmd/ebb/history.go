@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,27 +38,22 @@ const (
 func historyCommand(stdout io.Writer) *cobra.Command {
 	a := agentAccess{access: access{outputs: allOutputs}}
 	var f show.HistoryFilter
-	var since time.Duration
 	cmd := &cobra.Command{
 		Use: "history", Short: "List removals and refusals", Long: historyLong, Example: historyExamples, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if since < 0 || f.Limit < 1 {
+			if f.Since < 0 || f.Limit < 1 {
 				return usagef("--since must not be below 0, and --limit not below 1")
-			}
-			at := now()
-			if since > 0 {
-				f.Since = at.Add(-since)
 			}
 			nodes, err := askNodes(cmd.Context(), &a, func(ctx context.Context, c *desk.Client) (page.History, error) { return readHistory(ctx, c, f) })
 			if err != nil {
 				return err
 			}
-			return writeNodes(&a, stdout, nodes, answerOf(nodes, func(w io.Writer, v show.View) error { return show.History(w, v, at, nodes) },
+			return writeNodes(&a, stdout, nodes, answerOf(nodes, func(w io.Writer, v show.View) error { return show.History(w, v, nodes) },
 				func() []string { return show.HistoryNames(nodes) }), false)
 		},
 	}
 	a.flags(cmd)
-	cmd.Flags().DurationVar(&since, "since", 0, "only entries that are not older, for example 24h")
+	cmd.Flags().DurationVar(&f.Since, "since", 0, "only entries that are not older, for example 24h")
 	cmd.Flags().StringVar(&f.Image, "image", "", "only entries with this in the name or ID")
 	cmd.Flags().IntVar(&f.Limit, "limit", 50, "at most this many entries of each node")
 	return cmd
@@ -78,9 +72,14 @@ func readHistory(ctx context.Context, c *desk.Client, f show.HistoryFilter) (all
 		if err := c.Ask(ctx, http.MethodGet, "/history?"+query.Encode(), nil, &p); err != nil {
 			return all, err
 		}
+		if all.Time.IsZero() {
+			if all.Time = p.Time; p.Time.IsZero() { // the agent is older than this field
+				all.Time = now()
+			}
+		}
 		for _, e := range p.Entries {
 			switch {
-			case f.Past(e):
+			case f.Past(all.Time, e):
 				return all, nil
 			case !f.Matches(e):
 				continue

@@ -4,6 +4,7 @@ import "time"
 
 // History is a part of what the agent removed and refused, newest first.
 type History struct {
+	Time    time.Time      `json:"time"` // by ebb's clock, as the times of the entries
 	Entries []HistoryEntry `json:"entries"`
 	Next    string         `json:"next,omitempty"` // for ?before=, to read on; absent: there is no more
 }

@@ -170,7 +170,7 @@ func (a *Agent) why(w http.ResponseWriter, r *http.Request) {
 func history(r *http.Request) any {
 	all := History().Entries
 	from, _ := strconv.Atoi(r.URL.Query().Get("before")) // 0: the first page
-	p := page.History{Entries: all[from : from+1]}
+	p := page.History{Time: Now, Entries: all[from : from+1]}
 	if from+1 < len(all) {
 		p.Next = strconv.Itoa(from + 1)
 	}

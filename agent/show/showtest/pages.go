@@ -141,7 +141,7 @@ func Short() page.Plan {
 
 // History is a page of removals and refusals.
 func History() page.History {
-	return page.History{Entries: []page.HistoryEntry{
+	return page.History{Time: Now, Entries: []page.HistoryEntry{
 		{Time: Now.Add(-2 * time.Hour), Kind: "image", ID: Old().ID, Names: Old().References, Outcome: "removed", Reason: "threshold", ComputedBytes: 1610612736, FreedBytes: of(uint64(1600000000))},
 		{Time: Now.Add(-26 * time.Hour), Kind: "image", ID: "sha256:f00d" + Evil, Names: []string{Evil}, Outcome: "refused", Reason: "in_use", Detail: "came into use: " + Evil, By: Evil},
 		{Time: Now.Add(-30 * time.Hour), Kind: "image", ID: Shared().ID, Names: Shared().References, Outcome: "would_remove", Reason: "maximum_age", Detail: "unused for 8d", ComputedBytes: 300 * mi},
