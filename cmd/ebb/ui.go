@@ -3,10 +3,11 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
-	"net/http"
 	"net/url"
 	"strconv"
 	"sync"
@@ -83,11 +84,13 @@ type pages struct {
 	heavy  map[string]heavy // by node
 }
 
-// heavy has the answers for which an agent lists images or walks directories.
+// heavy has the answers for which an agent lists images or walks directories. An answer that fails is
+// not asked for again before its time either; the one before it stays.
 type heavy struct {
-	at     time.Time
-	images page.Images
-	usage  page.Usage
+	at      time.Time
+	images  page.Images
+	usage   page.Usage
+	missing []string
 }
 
 func (p *pages) all(ctx context.Context) ([]desk.Agent, error) {
@@ -142,34 +145,40 @@ func (p *pages) Node(ctx context.Context, name string) (ui.Node, error) {
 		if n.Status, err = getPage[page.Status]("/status")(ctx, c); err != nil {
 			return n, err
 		}
-		get := func(path string, into any) (ok bool) {
-			err := c.Ask(ctx, http.MethodGet, path, nil, into)
-			if err != nil {
-				n.Missing = append(n.Missing, path+": "+err.Error())
+		ask(ctx, c, "/past", &n.Past, &n.Missing)
+		ask(ctx, c, "/history", &n.History, &n.Missing)
+		ask(ctx, c, "/writers", &n.Writers, &n.Missing)
+		h := before
+		if time.Since(h.at) >= kept {
+			h = heavy{at: time.Now(), images: before.images, usage: before.usage}
+			ask(ctx, c, "/images", &h.images, &h.missing)
+			ask(ctx, c, "/du", &h.usage, &h.missing)
+			if !errors.Is(ctx.Err(), context.Canceled) { // otherwise the browser has left: that is no answer
+				p.keep(name, h)
 			}
-			return err == nil
 		}
-		get("/past", &n.Past)
-		get("/history", &n.History)
-		get("/writers", &n.Writers)
-		if n.Images, n.Usage = before.images, before.usage; time.Since(before.at) < kept {
-			return n, nil
-		}
-		fresh := heavy{at: time.Now()} // before may be in use by another request
-		images, usage := get("/images", &fresh.images), get("/du", &fresh.usage)
-		if images {
-			n.Images = fresh.images
-		}
-		if usage {
-			n.Usage = fresh.usage
-		}
-		if images && usage { // otherwise the next call asks again
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.heavy[name] = fresh
-		}
+		n.Images, n.Usage, n.Missing = h.images, h.usage, append(n.Missing, h.missing...)
 		return n, nil
 	})
+}
+
+// keep caches the answers of a node, and drops those of nodes that no page has shown for a while.
+func (p *pages) keep(node string, h heavy) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.heavy, func(_ string, old heavy) bool { return time.Since(old.at) >= kept })
+	p.heavy[node] = h
+}
+
+// ask replaces a page by an agent's answer. If that fails, it keeps the page, and adds the reason to
+// missing.
+func ask[P any](ctx context.Context, c *desk.Client, path string, into *P, missing *[]string) {
+	answer, err := getPage[P](path)(ctx, c)
+	if err != nil {
+		*missing = append(*missing, path+": "+err.Error())
+		return
+	}
+	*into = answer
 }
 
 func (p *pages) Why(ctx context.Context, node, image string) (page.Why, error) {

@@ -108,3 +108,30 @@ func TestAnswersDoNotMix(t *testing.T) {
 		t.Errorf("what another page may be drawing has changed:\n%s", diff)
 	}
 }
+
+// What takes an agent long is not asked for again at once if it failed, and not kept for nodes that no
+// page shows any more.
+func TestHeavyAnswers(t *testing.T) {
+	c := newCluster(t, "worker-1")
+	c.Broken = "/du"
+	a := &agentAccess{access: access{output: "text"}, timeout: time.Minute, namespace: "ebb-system"}
+	d, err := a.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	source := &pages{agentAccess: a, desk: d, heavy: map[string]heavy{"worker-2": {}}}
+	for range 2 {
+		n, err := source.Node(t.Context(), "worker-1")
+		if err != nil || !strings.Contains(strings.Join(n.Missing, " "), "/du: it is broken") || len(n.Images.Images) == 0 {
+			t.Errorf("%v, missing %q, %d images", err, n.Missing, len(n.Images.Images))
+		}
+	}
+	asked := strings.Join(c.Asked(), "\n")
+	if strings.Count(asked, "GET /du") != 1 || strings.Count(asked, "GET /images") != 1 {
+		t.Errorf("asked for\n%s", asked)
+	}
+	if _, there := source.heavy["worker-2"]; there || len(source.heavy) != 1 {
+		t.Errorf("%d nodes are kept", len(source.heavy))
+	}
+}

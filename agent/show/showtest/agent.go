@@ -25,6 +25,7 @@ type Agent struct {
 	Events string      // the answer to POST /reclaim; "": the events of carrying out Plan
 	Cut    bool        // the connection breaks after the events, before the answer ends
 	Busy   string      // why POST /reclaim is refused; "": it is not
+	Broken string      // path of requests that fail; "": none
 	Tame   bool        // no hostile names: for examples in the documentation
 
 	mu    sync.Mutex
@@ -81,6 +82,10 @@ func (a *Agent) handler() http.Handler {
 		a.asked = append(a.asked, fmt.Sprint(r.Method, " ", r.URL, " ", string(body)))
 		a.mu.Unlock()
 		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		if r.URL.Path == a.Broken {
+			answer(w, http.StatusServiceUnavailable, page.Error{Error: "it is broken"})
+			return
+		}
 		mux.ServeHTTP(w, r)
 	})
 }
