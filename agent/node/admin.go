@@ -173,13 +173,29 @@ func (a *admin) missing() string {
 func (a *admin) status(r *http.Request) (any, error) {
 	var s page.Status
 	var may reclaim.Question
-	if turn := inTurn(r.Context(), a.monitor, func() {
-		s = a.pageStatus(a.looks)
-		if a.looks.shown.inv != nil {
-			may = a.reclaim.Advice().Ask(a.looks.shown.inv, page.PlanRequest{})
+	for waited := false; ; waited = true {
+		var listed <-chan struct{}
+		if turn := inTurn(r.Context(), a.monitor, func() {
+			s = a.pageStatus(a.looks)
+			switch shown := a.looks.shown; {
+			case shown.inv != nil:
+				may = a.reclaim.Advice().Ask(shown.inv, page.PlanRequest{})
+			case a.looks.looking && !waited:
+				listed = shown.news
+			default:
+				s.ImagesUnknown = a.missing()
+			}
+		}); turn != nil {
+			return nil, busy(turn)
 		}
-	}); turn != nil {
-		return nil, busy(turn)
+		if listed == nil {
+			break
+		}
+		select {
+		case <-listed:
+		case <-time.After(answerWait):
+		case <-r.Context().Done():
+		}
 	}
 	if may != nil {
 		if answer, known := may(); known {

@@ -539,3 +539,25 @@ func TestSlowClientHearsTheEnd(t *testing.T) {
 		t.Errorf("the last event is %q", last.Event)
 	}
 }
+
+// While the runtime lists the images, the status waits for the list. If that takes too long, the status
+// says that the images are not known, and not that there are none.
+func TestStatusWhileListing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.add("a", 10)
+		w.up()
+		for takes, known := range map[time.Duration]bool{time.Second: true, time.Minute: false} {
+			before := w.status().Images.Total
+			w.rt.SetFaults(fake.Faults{Delay: takes})
+			w.add(fmt.Sprintf("b%d", takes), 10)
+			for listing := false; !listing; w.pass(100 * time.Millisecond) {
+				w.agent.monitor.Do(func() { listing = w.agent.looks.shown.inv == nil })
+			}
+			if s := w.status(); (s.ImagesUnknown == "") != known || known && s.Images.Total != before+1 || !known && s.Images.Total != 0 {
+				t.Errorf("a list that takes %s: %d images, unknown %q", takes, s.Images.Total, s.ImagesUnknown)
+			}
+			w.rt.SetFaults(fake.Faults{})
+			w.pass(10 * time.Minute)
+		}
+	})
+}

@@ -108,5 +108,9 @@ func nodeCells(n Node[page.Status]) []string {
 	if s.Images.PulledAgain > 0 {
 		again = fmt.Sprint(s.Images.PulledAgain)
 	}
-	return []string{n.Name, used, high, place, full, size(s.Images.Reclaimable.Bytes), run, freed, again}
+	reclaimable := ""
+	if s.ImagesUnknown == "" {
+		reclaimable = size(s.Images.Reclaimable.Bytes)
+	}
+	return []string{n.Name, used, high, place, full, reclaimable, run, freed, again}
 }

@@ -54,11 +54,12 @@ type Status struct {
 	// Degraded are the names of the active conditions: what the agent does without for now.
 	Degraded []string `json:"degraded"`
 
-	Filesystems []Filesystem `json:"filesystems"` // all that are watched; the one with the images first
-	Images      Summary      `json:"images"`
-	Looked      *time.Time   `json:"looked,omitempty"`  // when the images were listed last; absent: not yet
-	Running     bool         `json:"running"`           // images are being removed right now
-	LastRun     *Run         `json:"lastRun,omitempty"` // the latest that removed, or would have removed, something; absent: none since the agent started
+	Filesystems   []Filesystem `json:"filesystems"` // all that are watched; the one with the images first
+	Images        Summary      `json:"images"`
+	ImagesUnknown string       `json:"imagesUnknown,omitempty"` // why Images is empty, if the images are not known now
+	Looked        *time.Time   `json:"looked,omitempty"`        // when the images were listed last; absent: not yet
+	Running       bool         `json:"running"`                 // images are being removed right now
+	LastRun       *Run         `json:"lastRun,omitempty"`       // the latest that removed, or would have removed, something; absent: none since the agent started
 
 	Observed *Observed `json:"observed,omitempty"` // in mode observe
 }
