@@ -28,6 +28,15 @@ type StatusReport struct {
 	Time       time.Time // by the desk's clock: for ages of objects of the API server
 	Nodes      []Node[page.Status]
 	Controller *Controller // nil: not looked for
+	Others     *Others     // nil: not looked for
+}
+
+// Others is who collects garbage beside ebb.
+type Others struct {
+	Kubelets        map[string]int `json:"kubelets"`                  // nodes by when their kubelets remove images: "from 85%" of the disk, "by age", "never"
+	KubeletsUnknown map[string]int `json:"kubeletsUnknown,omitempty"` // nodes by the reason why it is not known
+	Managers        []string       `json:"managers,omitempty"`        // kube-controller-managers that collect
+	ManagersOff     []string       `json:"managersOff,omitempty"`     // those that do not, and why
 }
 
 // Findings counts the nodes that are not ready, paused or degraded.
@@ -56,7 +65,8 @@ func (r StatusReport) Document() (any, error) {
 	return struct {
 		Document
 		Controller *Controller `json:"controller,omitempty"`
-	}{d, r.Controller}, err
+		Others     *Others     `json:"otherCollectors,omitempty"`
+	}{d, r.Controller, r.Others}, err
 }
 
 // Status shows a report.
@@ -65,6 +75,10 @@ func Status(w io.Writer, v View, r StatusReport) error {
 	r.agents(t)
 	if r.Controller != nil {
 		t.hang("Controller   ", r.Controller.line(r.Time))
+	}
+	if r.Others != nil {
+		t.hang("Kubelets     ", r.Others.kubelets())
+		t.hang("Manager      ", r.Others.managers())
 	}
 	findings := newTable(column{name: "NODE"}, column{name: "STATE"}, column{name: "WHY", wrap: true})
 	for _, n := range answered(r.Nodes) {
@@ -87,6 +101,33 @@ func Status(w io.Writer, v View, r StatusReport) error {
 	silent(t, r.Nodes)
 	_, err := io.WriteString(w, t.String())
 	return err
+}
+
+// kubelets describes when kubelets remove images.
+func (o *Others) kubelets() string {
+	var parts []string
+	if len(o.Kubelets) > 0 {
+		parts = append(parts, "collect images "+tally(o.Kubelets))
+	}
+	if len(o.KubeletsUnknown) > 0 {
+		parts = append(parts, "unknown: "+tally(o.KubeletsUnknown))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// managers describes which kube-controller-managers collect objects.
+func (o *Others) managers() string {
+	var parts []string
+	if len(o.Managers) > 0 {
+		parts = append(parts, "collects objects: "+names(o.Managers))
+	}
+	if len(o.ManagersOff) > 0 {
+		parts = append(parts, "does not collect objects: "+names(o.ManagersOff))
+	}
+	if len(parts) == 0 {
+		return "unknown: no kube-controller-manager can be seen as a pod"
+	}
+	return strings.Join(parts, "; ")
 }
 
 func (r StatusReport) agents(t *text) {

@@ -10,10 +10,10 @@ import (
 	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
-// managers looks for kube-controller-managers that run as pods. By their arguments, those in on
+// Managers looks for kube-controller-managers that run as pods. By their arguments, those in on
 // collect garbage and those in off do not. It is no error that none can be seen (managed control
 // planes, missing rights): that is the usual case.
-func managers(ctx context.Context, c *kube.Client) (on, off []string) {
+func Managers(ctx context.Context, c *kube.Client) (on, off []string) {
 	type manager struct {
 		Metadata struct{ Name string }
 		Spec     struct {

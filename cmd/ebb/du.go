@@ -58,7 +58,7 @@ func duCommand(stdout io.Writer) *cobra.Command {
 
 // usage asks the agents and, at the same time, the kubelets.
 func (a *agentAccess) usage(ctx context.Context) ([]show.Node[show.Usage], error) {
-	stats := &kubeletStats{}
+	stats := &kubelets{}
 	if a.socket == "" {
 		if err := a.checkOutput(); err != nil {
 			return nil, err
@@ -73,8 +73,15 @@ func (a *agentAccess) usage(ctx context.Context) ([]show.Node[show.Usage], error
 	return askNodes(ctx, a, func(ctx context.Context, c *desk.Client) (u show.Usage, err error) {
 		asked := make(chan struct{})
 		go func() {
-			u.Pods, u.PodsUnknown = stats.of(ctx, c.Agent.Node)
-			close(asked)
+			defer close(asked)
+			if stats.api == nil {
+				u.PodsUnknown = "the kubelet counts these; with --socket it is not asked"
+				return
+			}
+			var s show.Summary
+			if u.PodsUnknown = stats.get(ctx, c.Agent.Node, "stats/summary", &s); u.PodsUnknown == "" {
+				u.Pods = s.Usage()
+			}
 		}()
 		var p page.Usage
 		err = c.Ask(ctx, http.MethodGet, "/du", nil, &p)
@@ -84,34 +91,32 @@ func (a *agentAccess) usage(ctx context.Context) ([]show.Node[show.Usage], error
 	})
 }
 
-// kubeletStats asks kubelets about pods, through the API server.
-type kubeletStats struct {
-	api *kube.Client // nil with --socket: no kubelet is asked
+// kubelets asks kubelets through the API server.
+type kubelets struct {
+	api *kube.Client
 
 	mu        sync.Mutex
-	forbidden string // set once the API server has refused: it would refuse for each node
+	forbidden bool // the API server has refused: it would refuse for each node
 }
 
-func (k *kubeletStats) of(ctx context.Context, node string) (pods []show.PodUsage, unknown string) {
-	if k.api == nil {
-		return nil, "the kubelet counts these; with --socket it is not asked"
-	}
+// get reads a page of a kubelet. unknown is why it could not; "" if it could.
+func (k *kubelets) get(ctx context.Context, node, page string, into any) (unknown string) {
+	const right = "the kubelet knows; to ask it needs get on nodes/proxy"
 	k.mu.Lock()
 	forbidden := k.forbidden
 	k.mu.Unlock()
-	if forbidden != "" {
-		return nil, forbidden
+	if forbidden {
+		return right
 	}
-	var s show.Summary
-	err := k.api.Send(ctx, http.MethodGet, "/api/v1/nodes/"+url.PathEscape(node)+"/proxy/stats/summary", nil, nil, &s)
+	err := k.api.Send(ctx, http.MethodGet, "/api/v1/nodes/"+url.PathEscape(node)+"/proxy/"+page, nil, nil, into)
 	switch {
 	case errors.Is(err, kube.ErrForbidden):
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		k.forbidden = "the kubelet counts these; that needs get on nodes/proxy"
-		return nil, k.forbidden
+		k.forbidden = true
+		return right
 	case err != nil:
-		return nil, err.Error()
+		return err.Error()
 	}
-	return s.Usage(), ""
+	return ""
 }

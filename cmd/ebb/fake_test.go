@@ -74,6 +74,11 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases":
 		// Whatever the release is called, and its Lease.
 		write(http.StatusOK, object{"kind": "LeaseList", "items": []object{{"spec": object{"holderIdentity": "ebb-controller-7d\x1b[2J_1", "renewTime": showtest.Now}}}})
+	case strings.HasSuffix(path, "/proxy/configz"):
+		fmt.Fprint(w, `{"kubeletconfig": {"imageGCHighThresholdPercent": 85}}`)
+	case path == "/api/v1/namespaces/kube-system/pods":
+		write(http.StatusOK, object{"kind": "PodList", "items": []object{{"metadata": object{"name": "kube-controller-manager-cp"}, "status": object{"phase": "Running"},
+			"spec": object{"containers": []object{{"command": []string{"kube-controller-manager", "--controllers=*,-garbage-collector-controller"}}}}}}})
 	case strings.HasSuffix(path, "/proxy/stats/summary"):
 		fmt.Fprint(w, showtest.Summary)
 	default:

@@ -24,6 +24,10 @@ paused or degraded (a part of it does not work), and those that do not answer.
 For the controller it also needs the right to list Leases there. Without that right, the leader
 is shown as unknown.
 
+It also shows who else collects: from which threshold kubelets remove images, which needs the
+right to get nodes/proxy, and whether a kube-controller-manager that runs as a pod collects
+objects, which needs the right to list pods in kube-system. Otherwise that is unknown.
+
 It changes nothing. With --wait it asks every two seconds until all agents are ready. It ends
 at once if you lack a right. A finding is an agent that is not ready, paused or degraded.
 
@@ -57,6 +61,11 @@ func statusCommand(stdout io.Writer) *cobra.Command {
 			r, err := a.awaitStatus(cmd.Context(), wait, limit)
 			if err != nil {
 				return err
+			}
+			if a.socket == "" {
+				if r.Others, err = a.others(cmd.Context(), r.Nodes); err != nil {
+					return err
+				}
 			}
 			if err := a.write(stdout, answer{
 				text:     func(w io.Writer, v show.View) error { return show.Status(w, v, r) },
