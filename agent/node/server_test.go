@@ -5,12 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ebb-agent/ebb/agent/node/condition"
 	"github.com/ebb-agent/ebb/agent/node/config"
@@ -146,5 +152,55 @@ func TestProtected(t *testing.T) {
 	err := a.admin.serve(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "server.webConfigFile: "+file+": ") || !strings.Contains(err.Error(), "basic_auth_user") {
 		t.Errorf("a bad file: %v", err)
+	}
+}
+
+// TestOnlyRootMayAsk: what names images, or changes something, is served on the socket alone, and the
+// socket is root's.
+func TestOnlyRootMayAsk(t *testing.T) {
+	c := config.Default()
+	c.Server = config.Server{Address: programtest.FreeAddress(t), AdminSocket: filepath.Join(t.TempDir(), "agent.sock")}
+	a := newAgent(Options{Config: c, Log: slog.New(slog.DiscardHandler)}, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- a.admin.serve(ctx) }()
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	answers := []programtest.Answer{{Client: &http.Client{}, URL: "http://" + c.Server.Address + "/healthz", Status: 200}}
+	for _, path := range []string{"status", "images", "why?image=a", "plan", "reclaim", "du", "history", "past", "pause", "resume", "containers", "writers", "heat", ""} {
+		answers = append(answers, programtest.Answer{Client: &http.Client{}, URL: "http://" + c.Server.Address + "/" + path, Status: 404})
+	}
+	programtest.Answers(t, answers)
+
+	info, err := os.Stat(c.Server.AdminSocket)
+	for deadline := time.Now().Add(20 * time.Second); err != nil || info.Mode().Perm() != 0o600; info, err = os.Stat(c.Server.AdminSocket) { // chmod comes after listen
+		if time.Sleep(10 * time.Millisecond); time.Now().After(deadline) {
+			t.Fatalf("%v, %v", info, err)
+		}
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
+		t.Errorf("the socket belongs to user %d", owner)
+	}
+	if os.Geteuid() != 0 {
+		return // only root can act as another user
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if _, err := unix.SetfsuidRetUid(65534); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("unix", c.Server.AdminSocket)
+	if _, back := unix.SetfsuidRetUid(0); back != nil {
+		t.Fatal(back)
+	}
+	if !errors.Is(err, syscall.EACCES) {
+		t.Errorf("another user connects: %v", err)
+	}
+	if conn != nil {
+		_ = conn.Close()
 	}
 }
