@@ -544,3 +544,30 @@ func TestRunEndsWithoutAnotherReading(t *testing.T) {
 		w.wantLogged(1, "reclaim run ended")
 	})
 }
+
+// A runtime that answers no more does not keep an agent that stops: the names of all images have one bound.
+func TestStopsBesideASilentRuntime(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{}
+		ids := w.many(20)
+		w.rt.SetFaults(fake.Faults{During: func(id string) {
+			if id == ids[11] { // the last of a group of five, of which two go first
+				w.rt.SetFaults(fake.Faults{Delay: time.Hour})
+			}
+		}})
+		w.fill(99)
+		w.pass(time.Second)
+		w.wantRemoved(ids[:7]...)
+		began := time.Now()
+		w.down()
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %v to stop", took)
+		}
+		w.rt.SetFaults(fake.Faults{})
+		w.others(50)
+		w.up()
+		if inv, err := w.rt.Inventory(t.Context()); err != nil || len(inv.Images) != 13 {
+			t.Errorf("%d images have their names, %v; want 13", len(inv.Images), err)
+		}
+	})
+}

@@ -22,6 +22,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
+	"github.com/ebb-agent/ebb/tools/socketrelay"
 )
 
 // eachFlavor runs a test on a fresh node of each containerd.
@@ -369,6 +370,41 @@ func TestLearnt(t *testing.T) {
 			t.Errorf("a new snapshot takes %d bytes", got)
 		}
 	})
+}
+
+// A runtime that answers no more does not keep its caller: all names of a group have one bound, which is the
+// caller's.
+func TestRestoreEndsWithItsCaller(t *testing.T) {
+	h := &realNode{startNode(t, node.Debian), map[string]*node.Container{}, map[string]*node.Pod{}}
+	id := h.Import(t, node.CRINamespace, Image{Name: "restore.test/a:1", Layers: []Layer{{Seed: "restore", Bytes: 1 << 20}}})
+	relay, err := socketrelay.Start(filepath.Join(t.TempDir(), "s"), h.Socket())
+	must(t, "relay", err)
+	defer func() { must(t, "close the relay", relay.Close()) }()
+	r, err := containerd.Connect(t.Context(), relay.Addr(), slog.New(slog.DiscardHandler))
+	must(t, "connect", err)
+	defer func() { must(t, "close", r.Close()) }()
+	w, err := r.Withdraw(t.Context(), find(t, r, id))
+	must(t, "withdraw", err)
+
+	relay.Freeze()
+	ctx, cancel := context.WithCancel(t.Context())
+	restored := make(chan error, 1)
+	go func() { restored <- w.Restore(ctx) }()
+	cancel()
+	select {
+	case err := <-restored:
+		if err == nil {
+			t.Error("a runtime that does not answer has restored the names")
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("Restore goes on without its caller")
+		relay.Thaw()
+		<-restored
+	}
+	relay.Thaw()
+	if mended, err := connect(t, h.Node).Mend(t.Context()); err != nil || !slices.Equal(mended, []string{id}) {
+		t.Errorf("mended %q, %v", mended, err)
+	}
 }
 
 // A lease that holds nothing, as a crash, or a disk that is full, leaves it before the

@@ -29,9 +29,10 @@ const (
 	// maxLabel is containerd's limit for a label, key and value together
 	// (core/metadata/boltutil, pkg/labels.Validate).
 	maxLabel = 4096
-	// endTimeout bounds the end of a withdrawal: containerd collects the image's
-	// garbage before it answers.
+	// endTimeout bounds a removal: containerd collects the image's garbage before it answers.
 	endTimeout = 2 * time.Minute
+	// undoTimeout bounds the restoring of names by a Withdraw that failed, also if its ctx is done.
+	undoTimeout = 5 * time.Second
 	// seenTime bounds the wait until the CRI lists an image again. The CRI learns of names by
 	// events, which usually takes milliseconds.
 	seenTime = time.Second
@@ -70,7 +71,9 @@ func (r *Runtime) Withdraw(ctx context.Context, i inventory.Image) (inventory.Wi
 		return nil, fmt.Errorf("withdraw image %s: %w", i.ID, err)
 	}
 	if err := w.takeNames(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("withdraw image %s: %w", i.ID, err), w.Restore(ctx))
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		return nil, errors.Join(fmt.Errorf("withdraw image %s: %w", i.ID, err), w.Restore(undo))
 	}
 	return w, nil
 }
@@ -247,8 +250,6 @@ func (w *withdrawal) Restore(ctx context.Context) error {
 // no longer exists: a name would lead nowhere then, and a client that needs the image would not
 // pull it.
 func (w *withdrawal) putBack(ctx context.Context) (back, gone bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-	defer cancel()
 	ctx = inCRI(ctx)
 	// After a crash, or on a full disk, the lease can lack the content that it is to hold.
 	if err := w.hold(ctx); err != nil && !errdefs.IsNotFound(err) {

@@ -82,8 +82,10 @@ func (r *Runtime) Users(ctx context.Context, withdrawals ...inventory.Withdrawal
 	return all, r.faults.Users
 }
 
-func (w *withdrawal) Restore(context.Context) error {
-	w.r.mu.Lock()
+func (w *withdrawal) Restore(ctx context.Context) error {
+	if err := w.r.begin(ctx); err != nil {
+		return fmt.Errorf("restore image %s: %w", w.image.id, err)
+	}
 	err, restored := w.restore(), w.r.faults.Restored
 	w.r.mu.Unlock()
 	if restored != nil && err == nil {

@@ -146,15 +146,15 @@ type Workloads struct {
 }
 
 // Withdrawal is an image whose names are deleted while everything else is kept: see Withdraw in
-// runtime/containerd. Either Restore or Complete ends it. Both continue for a bounded time after
-// ctx is done.
+// runtime/containerd. Either Restore or Complete ends it. If both fail, Mend ends it.
 type Withdrawal interface {
 	// Restore restores the names. The next inventory has the image, unless the runtime takes long
-	// to notice.
+	// to notice. It ends with ctx.
 	Restore(ctx context.Context) error
 	// Complete lets the runtime collect the image. With collect it returns when the runtime has
 	// collected everything that nothing keeps any more, of this image and of those completed
-	// before. Without collect, the runtime chooses the time.
+	// before. Without collect, the runtime chooses the time. It continues for a bounded time after
+	// ctx is done.
 	Complete(ctx context.Context, collect bool) error
 }
 

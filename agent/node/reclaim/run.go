@@ -34,6 +34,7 @@ type Run struct {
 	pass      pass
 	group     int // size of the last group, if all of it was removed; otherwise 0
 	pace      pace
+	stopBy    time.Time // until when names are restored after the agent was stopped; zero: it was not
 	outcome   outcome
 }
 

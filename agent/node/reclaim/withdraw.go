@@ -1,6 +1,7 @@
 package reclaim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,8 @@ const (
 	// that has begun is finished.
 	NamesAwayMost = 2 * time.Second
 
-	// restoreMost bounds how long the names of a group may take to be restored.
+	// restoreMost bounds how long the names of a group may take to be restored. When the agent stops,
+	// it bounds all of them together.
 	restoreMost = 10 * time.Second
 
 	// groupMost bounds how many images wait for their last look together.
@@ -365,7 +367,12 @@ func (run *Run) needed(ctx context.Context, batch []leaving, users func() ([][]s
 // putBack restores the names of images, also when the agent stops. why is the reason for the history;
 // with "" the caller records it.
 func (run *Run) putBack(ctx context.Context, group []leaving, why string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreMost)
+	by := time.Now().Add(restoreMost)
+	if ctx.Err() != nil {
+		run.stopBy = cmp.Or(run.stopBy, by)
+		by = run.stopBy
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
 	defer cancel()
 	for _, l := range group {
 		if l.names == nil {
