@@ -152,6 +152,33 @@ func TestWithdrawalIsMended(t *testing.T) {
 	}
 }
 
+// An image that cannot be removed has its names back before another one loses its own.
+func TestRemovalFailsWithoutNames(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		listed := true
+		w.rt.SetFaults(fake.Faults{
+			Complete: map[string]error{ids[0]: errors.New("bolt: timeout")},
+			During: func(id string) {
+				if id != ids[0] {
+					inv, err := w.rt.Inventory(t.Context())
+					listed = listed && err == nil && slices.ContainsFunc(inv.Images, func(i inventory.Image) bool { return i.ID == ids[0] })
+				}
+			},
+		})
+		w.fill(81)
+		w.pass(time.Second)
+		w.wantRemoved(ids[1], ids[2])
+		w.wantLogged(1, "image could not be removed", ids[0], "bolt: timeout")
+		if !listed {
+			t.Error("it had no names when the next one went")
+		}
+		if n := w.metric("ebb_node_images_restored_total"); n != 0 {
+			t.Errorf("%v images waited for the next look", n)
+		}
+	})
+}
+
 func TestLastLookFails(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()

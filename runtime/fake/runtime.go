@@ -46,6 +46,7 @@ type Faults struct {
 	Withdraw  error            // before anything is changed
 	Users     error            // from Users
 	End       error            // from Restore and Complete
+	Complete  map[string]error // from Complete alone, by image ID
 	During    func(id string)  // called while an image is withdrawn
 	Restored  func(id string)  // called when an image has its names back
 	Checking  func()           // called before Check looks

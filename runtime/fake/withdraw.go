@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -121,7 +122,7 @@ func (w *withdrawal) Complete(_ context.Context, collect bool) error {
 		time.Sleep(takes)
 		w.r.mu.Lock()
 	}
-	if err := w.r.faults.End; err != nil {
+	if err := cmp.Or(w.r.faults.Complete[w.image.id], w.r.faults.End); err != nil {
 		return err
 	}
 	before, _ := w.r.stored()

@@ -267,12 +267,18 @@ func (run *Run) letGo(ctx context.Context, batch []leaving, users func() ([][]st
 			run.o.Outside(func() { err = run.r.runtime.Remove(ctx, l.ImageID) })
 		} else {
 			run.o.Outside(func() { err = l.names.Complete(ctx, len(goes) == 0) })
-			run.r.unmended = run.r.unmended || err != nil
 		}
-		if err == nil {
+		if err = silence(err); err == nil {
 			gone = append(gone, l)
-		} else {
-			v = run.notRemoved(ctx, l, err)
+			continue
+		}
+		v = run.notRemoved(ctx, l, err)
+		switch {
+		case l.names == nil:
+		case errors.Is(err, inventory.ErrUnavailable) || errors.Is(err, inventory.ErrNotFound):
+			run.r.unmended = true // it is unknown how far the runtime came
+		default:
+			run.putBack(ctx, []leaving{l}, "")
 		}
 	}
 	if len(gone) > 0 {
