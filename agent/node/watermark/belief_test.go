@@ -1,11 +1,16 @@
 package watermark
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
 // What is believed is the truth as long as nobody else writes, however much of it the
@@ -49,6 +54,32 @@ func TestBelief(t *testing.T) {
 		w.settling.shown(f, f.believed, true)
 		if d := f.Believed(); d != f.Disk {
 			t.Fatalf("the figure is true, and %+v is believed", d)
+		}
+	})
+}
+
+// restless is a disk that does not settle.
+type restless struct{ testDisk }
+
+func (*restless) Settle(context.Context, string, func(image.Disk) bool) (image.Disk, error) {
+	return image.Disk{}, errors.New("busy")
+}
+
+// When its time is over, nothing is believed any more, and after that look nothing says so.
+func TestBeliefEndsWithItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWatcher(&restless{testDisk{available: 1 << 20}})
+		w.Place(inventory.Roots{Images: "/"})
+		w.Survey()
+		f := w.Filesystems()[0]
+		until := w.settling.believe(f, image.Decision{FreesBytes: 1 << 20}, Measured{Reading: f.Reading}, Measured{Reading: f.Reading})
+		for _, believes := range []bool{true, false} {
+			err := w.ReadForPlan(t.Context(), f)
+			w.Looked(t.Context())
+			if err != nil || f.Believing() != believes || w.o.Conditions.Holds(f.lateTopic()) != believes {
+				t.Errorf("believes: %v, want %v; conditions %q; %v", f.Believing(), believes, w.o.Conditions.Names(), err)
+			}
+			time.Sleep(time.Until(until))
 		}
 	})
 }

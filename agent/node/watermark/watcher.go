@@ -194,6 +194,9 @@ func (w *Watcher) arm(f *Filesystem) {
 	if f.HoldsImages() && !f.above {
 		w.o.Conditions.Drop(f.thresholdTopic()) // the outcome has been logged
 	}
+	if !f.Believing() { // a removal since would have begun to believe again
+		w.o.Conditions.End(f.lateTopic(), "the freed space has not shown in time; the disk's figure counts again")
+	}
 	if w.kernel.arm(f) {
 		w.publish()
 	}
