@@ -219,6 +219,44 @@ func TestLogsOfContainersThatGo(t *testing.T) {
 	}
 }
 
+// A source of pods that was silent need not signal that it answers again.
+func TestWorkloadsAskASilentSourceAgain(t *testing.T) {
+	for name, silent := range map[string]func(*fakePods, error){
+		"pods are listed":    func(p *fakePods, err error) { p.err = err },
+		"before the removal": func(p *fakePods, err error) { p.goneErr = err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.cfg.ReconcileInterval = config.Duration(24 * time.Hour)
+				w.pods = &fakePods{}
+				set := func(err error) {
+					w.pods.mu.Lock()
+					defer w.pods.mu.Unlock()
+					silent(w.pods, err)
+				}
+				set(errSilent)
+				w.deadPod("gone")
+				w.up()
+				w.pass(10 * time.Second)
+				w.wantDid()
+				set(nil)
+				w.pass(15 * time.Second)
+				w.wantDid("c-gone", "s-gone")
+
+				set(errSilent)
+				w.deadPod("later")
+				w.rt.Exit("c-later")
+				wakes := w.metric("ebb_node_timer_wakeups_total")
+				w.pass(time.Hour)
+				if n := w.metric("ebb_node_timer_wakeups_total") - wakes; n > 24 { // with back-off
+					t.Errorf("%v wake-ups in an hour", n)
+				}
+				w.wantDid("c-gone", "s-gone")
+			})
+		})
+	}
+}
+
 // An exit is acted on when its time comes, and nothing is polled before.
 func TestExitIsActedOnWhenMinAgeEnds(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -54,6 +54,7 @@ type Report struct {
 	failed      map[string]error
 	unavailable error // the runtime was unreachable; that is no failure of a step
 	late        bool  // its time was up, and steps are left
+	unsure      bool  // the source of pods did not answer whether a pod is gone
 	done        bool
 	worked      bool // with done: something was removed
 }
@@ -164,7 +165,7 @@ func (e *executor) carryOut(ctx context.Context, b batch, report func(Report) bo
 	}()
 	last := Report{done: true}
 	for done := range results {
-		last.worked, last.late = last.worked || len(done.removed) > 0, last.late || done.late
+		last.worked, last.late, last.unsure = last.worked || len(done.removed) > 0, last.late || done.late, last.unsure || done.unsure
 		if done.unavailable != nil {
 			last.unavailable = done.unavailable
 		}
@@ -172,7 +173,7 @@ func (e *executor) carryOut(ctx context.Context, b batch, report func(Report) bo
 	}
 	logs := e.doLogs(ctx, b.logs, pass)
 	last.worked = last.worked || len(logs.removed) > 0
-	last.removed, last.failed = logs.removed, logs.failed
+	last.removed, last.failed, last.unsure = logs.removed, logs.failed, last.unsure || logs.unsure
 	return last
 }
 
@@ -207,6 +208,7 @@ func (e *executor) do(ctx, intime context.Context, b batch, j job, pass kube.Pas
 		entry := stepEntry(kind, id, b.names[s.ContainerID], j.pod, s)
 		attempt := e.begin(ctx, entry, s) // before the last check: nothing comes between that and the step
 		log, why, err := e.nowKept(ctx, b.rt, s, j.pod, &gone)
+		done.unsure = gone.unsure
 		if why == "" && err == nil && s.Action == container.RemoveContainer {
 			err = e.removeLog(log, j.pod)
 		}
@@ -247,9 +249,10 @@ func rests(s container.Step, undone []container.Step) bool {
 
 // goneAnswer is the source's answer about a pod. The source is asked once for each job.
 type goneAnswer struct {
-	pass  kube.Pass // nil: there is no source of pods
-	asked bool
-	why   string
+	pass   kube.Pass // nil: there is no source of pods
+	asked  bool
+	why    string
+	unsure bool // the source did not answer
 }
 
 // nowKept checks again whether a step may be done; why is "" if so. log is the path of a
@@ -257,7 +260,8 @@ type goneAnswer struct {
 func (e *executor) nowKept(ctx context.Context, rt Runtime, s container.Step, pod container.PodID, gone *goneAnswer) (log, why string, err error) {
 	if s.Reason == container.RemovedPodGone {
 		if !gone.asked {
-			gone.asked, gone.why = true, notGone(ctx, gone.pass, pod)
+			gone.asked = true
+			gone.why, gone.unsure = notGone(ctx, gone.pass, pod)
 		}
 		if gone.why != "" {
 			return "", gone.why, nil
@@ -297,19 +301,19 @@ func sandboxKept(ctx context.Context, rt Runtime, id string) (why string, err er
 }
 
 // notGone asks the source of pods. It returns "" if the pod is gone, and otherwise why it does not
-// count as gone.
-func notGone(ctx context.Context, pass kube.Pass, pod container.PodID) string {
+// count as gone. unsure is true if the source did not answer.
+func notGone(ctx context.Context, pass kube.Pass, pod container.PodID) (why string, unsure bool) {
 	if pass == nil {
-		return "it is unknown whether its pod is gone"
+		return "it is unknown whether its pod is gone", false
 	}
 	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()
 	gone, err := pass.Gone(ctx, pod.Namespace, pod.Name, pod.UID)
 	switch {
 	case err != nil:
-		return "cannot find out whether its pod is gone: " + err.Error()
+		return "cannot find out whether its pod is gone: " + err.Error(), true
 	case !gone:
-		return "its pod is there again"
+		return "its pod is there again", false
 	}
-	return ""
+	return "", false
 }

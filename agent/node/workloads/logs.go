@@ -102,9 +102,10 @@ func (e *executor) removeLogs(ctx context.Context, path, kind string, entries []
 	attempts := e.history.Begin(logEntries(kind, entries)...)
 	e.history.Durable(ctx, attempts...)
 	for n, l := range entries {
-		why, attempt := "", attempts[n]
+		why, unsure, attempt := "", false, attempts[n]
 		if l.Reason == container.RemovedPodGone {
-			why = notGone(ctx, pass, l.Pod)
+			why, unsure = notGone(ctx, pass, l.Pod)
+			done.unsure = done.unsure || unsure
 		}
 		if ctx.Err() != nil || e.paused() {
 			cancel(attempts[n:])

@@ -45,8 +45,13 @@ const (
 	deletingMost  = 30 * time.Second
 )
 
-// retryPause is the wait after a look that failed, and after the runtime became unreachable.
-const retryPause = 15 * time.Second
+// retryPause is the wait after a look that failed, and after the runtime became unreachable. While the
+// source of pods does not answer, it doubles up to unsureMost: not every source signals that it
+// answers again.
+const (
+	retryPause = 15 * time.Second
+	unsureMost = 5 * time.Minute
+)
 
 // Pods knows which pods are bound to this node.
 type Pods interface {
@@ -90,6 +95,8 @@ type seen struct {
 	finished    map[string]time.Time // when exited containers ended, if the policy needs it
 	ended       map[string]int       // exits that the CRI has not noted: how often it was asked
 	deleting    int                  // how often pods that are being deleted were queried
+	unsure      int                  // how often in a row the source of pods did not answer
+	askAt       time.Time            // when it is asked again; zero or past: not planned
 }
 
 // plan is what the latest look decided.
@@ -200,6 +207,26 @@ func (w *Workloads) lookAgain(wall time.Time, pods kube.Pods, noted []string) {
 			w.sooner(w.Now().Add(wait))
 		}
 	}
+	switch {
+	case w.seen.podsUnknown == nil && len(w.plan.removes()) == 0:
+		w.seen.unsure = 0
+	case w.seen.podsUnknown != nil && w.plan.mayWait() && w.Pods.Pass() != nil:
+		w.askAgain()
+	}
+}
+
+// mayWait reports whether something may stay only because the pods are not known.
+func (p *plan) mayWait() bool {
+	return len(p.Keep) > 0 || slices.ContainsFunc(p.logs.KeepDirectories, func(l container.LogDecision) bool { return l.Reason == container.KeptPod })
+}
+
+// askAgain plans a look after the source of pods did not answer.
+func (w *Workloads) askAgain() {
+	if now := w.Now(); !now.Before(w.seen.askAt) { // otherwise something else led to this look
+		w.seen.askAt = now.Add(min(retryPause<<min(w.seen.unsure, 10), unsureMost))
+		w.seen.unsure++
+	}
+	w.sooner(w.seen.askAt)
 }
 
 // lag returns the wait for the next look for exits that the CRI has not noted yet; 0: no look.
@@ -342,6 +369,11 @@ func (w *Workloads) Reported(r Report) {
 		pause = retryPause
 	} else {
 		w.Conditions.End("reap", "the removal of dead containers goes on")
+	}
+	if r.unsure {
+		w.askAgain()
+	} else {
+		w.seen.unsure = 0
 	}
 	if r.worked || r.late || w.again || r.unavailable != nil {
 		w.Soon(pause)
