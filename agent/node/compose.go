@@ -125,7 +125,7 @@ func (p *parts) composeImages(o Options, keep image.KeepRules, l *looks) {
 	filesystems := watermark.NewMetrics(f)
 	p.lastUse = lastuse.New(lastuse.Options{
 		Probes: o.Probes, Disk: o.Disk, Conditions: p.conditions, Log: o.Log, Metrics: lastuse.NewMetrics(f), Tell: p.events.Record,
-		Settled: func() { p.alarms.set(alarmRest, p.now().Add(restPause)) },
+		Settled: func() { p.alarms.set(alarmRest, p.now().Add(restPause)) }, Outside: p.health.outside,
 	})
 	p.kernel = kernel{probes: o.Probes, missing: o.NoProbes, config: o.Config, lastUse: p.lastUse, conditions: p.conditions, log: o.Log}
 	p.watermark = watermark.New(watermark.Options{

@@ -25,6 +25,7 @@ type fakeDisk struct {
 	settled int    // calls of Settle
 	stuck   bool   // Settle does not end before its context
 	during  func() // called at the beginning of Settle
+	asked   func() // called by each other method
 	mounts  map[string]fakeMount
 	mounted uint64 // mounts made so far
 }
@@ -93,6 +94,7 @@ func (d *fakeDisk) changed() {
 }
 
 func (d *fakeDisk) Stat(path string) (image.Disk, fs.Info, error) {
+	d.isAsked()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m, err := d.at(path)
@@ -129,12 +131,23 @@ func (d *fakeDisk) Settle(ctx context.Context, path string, _ func(image.Disk) b
 	return m.read(), nil
 }
 
+func (d *fakeDisk) isAsked() {
+	d.mu.Lock()
+	asked := d.asked
+	d.mu.Unlock()
+	if asked != nil {
+		asked()
+	}
+}
+
 func (d *fakeDisk) Directory(path string) (lastuse.Directory, error) {
+	d.isAsked()
 	at := fake.PlaceAt(path)
 	return lastuse.Directory{Dev: at.Dev, Ino: at.Ino, Birth: 1}, nil
 }
 
 func (d *fakeDisk) Identify(path string) (fs.Identity, error) {
+	d.isAsked()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m, err := d.at(path)

@@ -119,8 +119,8 @@ func (w *world) up() {
 	a.bootID = w.bootID
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
 	w.agent = a
+	go func() { done <- a.Run(ctx) }()
 	w.stop = func() {
 		cancel()
 		if err := <-done; err != nil {

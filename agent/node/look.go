@@ -101,22 +101,25 @@ func (l *looks) demanded(d watermark.Demand) {
 
 // work carries out the look and the errand that were asked for. Without a runtime it does nothing.
 func (l *looks) work(ctx context.Context) {
+	if l.rt == nil {
+		return // not connected yet
+	}
+	if l.moved {
+		if l.moved = false; l.survey() {
+			l.request(0)
+		}
+	}
 	r := l.wanted
 	l.wanted = request{}
-	if l.rt == nil || r == (request{}) && l.errand == nil {
-		return // not connected yet, or the look before has answered the request
+	if r == (request{}) && l.errand == nil {
+		return // the look before has answered the request
 	}
 	l.looking = true
 	if r != (request{}) && (r.list || !r.during || l.stillHigh(ctx)) {
 		l.look(ctx, r.since, !r.list)
 	}
 	l.carryOut(ctx)
-	if l.looking = false; l.moved {
-		l.moved = false
-		if l.survey() {
-			l.request(0)
-		}
-	}
+	l.looking = false
 }
 
 // stillHigh reports whether a crossing that came during a look still needs one. If that look has
@@ -264,16 +267,12 @@ func (l *looks) survey() (moved bool) {
 	return moved
 }
 
-// mountsChanged handles a change of mounts. Most changes, such as a container's root, do not concern a
-// watched filesystem.
+// mountsChanged asks for a survey. Most changes, such as a container's root, do not concern a watched
+// filesystem.
 func (l *looks) mountsChanged() {
 	l.metrics.mounts.Inc()
-	if l.moved = l.looking; l.moved {
-		return // it would change the filesystems that the look works on
-	}
-	if l.rt != nil && l.survey() {
-		l.request(0)
-	}
+	l.moved = true
+	l.want()
 }
 
 // list reads the runtime, and brings the records in line with its answer.

@@ -520,6 +520,42 @@ func (s *silent) Users(ctx context.Context, withdrawals ...inventory.Withdrawal)
 	return s.Runtime.Users(ctx, withdrawals...)
 }
 
+// unhurried takes a while to answer the last look, whatever becomes of who has asked.
+type unhurried struct {
+	*fake.Runtime
+	answered func()
+}
+
+func (u *unhurried) Users(context.Context, ...inventory.Withdrawal) ([][]string, error) {
+	time.Sleep(time.Second)
+	u.answered()
+	return nil, errors.New("too late")
+}
+
+// A run that ends without the answer of the last look waits until nothing of it is left.
+func TestRunLeavesNothingBehind(t *testing.T) {
+	inWorld(t, func(w *world) {
+		answers := 0
+		w.dial = func(context.Context) (Runtime, error) {
+			return &unhurried{w.rt, func() {
+				answers++
+				w.agent.monitor.Do(func() {
+					if !w.agent.reclaim.Running() {
+						t.Error("the run is over, and the runtime is still asked")
+					}
+				})
+			}}, nil
+		}
+		w.five()
+		w.rt.SetFaults(fake.Faults{During: func(string) { w.disk.mount("/", 0, "", nil) }})
+		w.fill(81)
+		w.pass(time.Minute)
+		if answers == 0 {
+			t.Error("the runtime was not asked")
+		}
+	})
+}
+
 // When the runtime does not answer the last look, no image is blamed, and the history has an outcome for
 // each removal that was begun.
 func TestLastLookWithoutAnAnswer(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -330,5 +331,32 @@ func TestHungWorker(t *testing.T) {
 			t.Errorf("after a minute: %d", got)
 		}
 		w.wantDead(over)
+	})
+}
+
+// A disk that takes long to answer does not keep anything else from its turn: not at the start, when the
+// recorded layers are looked for, and not after a mount or a crossing.
+func TestSlowDiskHoldsNothingUp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.five()
+		w.pass(time.Minute)
+		w.down()
+		var held atomic.Int32
+		w.disk.asked = func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			if w.agent.monitor.DoWithin(ctx, func() {}) != nil {
+				held.Add(1)
+			}
+		}
+		w.up()
+		w.pass(time.Minute)
+		w.disk.mount("/mnt", 7, "ext4", w.rt.Disk)
+		w.pass(time.Minute)
+		w.fill(81)
+		w.pass(time.Minute)
+		if n := held.Load(); n > 0 {
+			t.Errorf("the lock was held during %d readings", n)
+		}
 	})
 }

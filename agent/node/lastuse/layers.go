@@ -76,7 +76,7 @@ func (s *Layers) Resolve() {
 	if s.o.Probes == nil || s.resolver.busy {
 		return
 	}
-	unknown := s.trackKnown()
+	unknown := s.untracked()
 	s.o.Metrics.tracked.Set(float64(len(s.tracked.layers)))
 	if len(unknown) == 0 {
 		if s.retry.Len() == 0 && len(s.blind) == 0 {
@@ -87,7 +87,7 @@ func (s *Layers) Resolve() {
 		return
 	}
 	slices.SortFunc(unknown, compareLayers) // a map's order would make runs differ
-	s.resolver.ask(unknown)
+	s.resolver.ask(unknown, s.records)
 }
 
 // Next returns when to call ResolveDue; the zero time if that is not planned.
@@ -166,32 +166,49 @@ func (s *Layers) keep(inv *inventory.Inventory, away bool) {
 	maps.DeleteFunc(s.blind, func(l inventory.Layer, _ bool) bool { return !live[l] })
 }
 
-// trackKnown tracks the layers whose recorded place is still true, and returns those that are to be
-// resolved. It leaves out those that cannot be resolved now.
-func (s *Layers) trackKnown() (unknown []inventory.Layer) {
+// trackKnown tracks the layers whose recorded place is still true. It releases the lock while it looks at
+// their directories, which can be thousands, and on a disk that has just started.
+func (s *Layers) trackKnown() {
+	known := slices.DeleteFunc(s.untracked(), func(l inventory.Layer) bool { _, ok := s.records[l]; return !ok })
+	if len(known) == 0 {
+		return
+	}
+	there, records := make([]bool, len(known)), make([]state.Layer, len(known))
+	for n, l := range known {
+		records[n] = s.records[l]
+	}
+	s.o.Outside(func() {
+		for n, r := range records {
+			there[n] = stillThere(s.o.Disk, r)
+		}
+	})
+	for n, l := range known {
+		if there[n] && !s.tracked.has(l) {
+			s.track(l, records[n])
+		}
+	}
+}
+
+// untracked returns the layers that the kernel does not track, except those that cannot be resolved now.
+func (s *Layers) untracked() (list []inventory.Layer) {
 	if s.o.Probes == nil {
 		return nil
 	}
 	now := s.clock.Now()
 	for _, i := range s.images.known {
 		for _, l := range i.Layers {
-			if s.tracked.has(l) || s.blind[l] || now.Before(s.retry.Until(l)) {
-				continue
+			if !s.tracked.has(l) && !s.blind[l] && !now.Before(s.retry.Until(l)) {
+				list = append(list, l)
 			}
-			if known, ok := s.records[l]; ok && s.stillThere(known) {
-				s.track(l, known)
-				continue
-			}
-			unknown = append(unknown, l)
 		}
 	}
-	return unknown
+	return list
 }
 
 // stillThere reports whether a recorded directory is still the one that was resolved. It is false for a
 // layer that is a filesystem of its own: such a layer is resolved again.
-func (s *Layers) stillThere(l state.Layer) bool {
-	d, err := s.o.Disk.Directory(l.Path)
+func stillThere(disk Disk, l state.Layer) bool {
+	d, err := disk.Directory(l.Path)
 	return err == nil && d == Directory{Dev: l.Dev, Ino: l.Ino, Birth: l.Birth}
 }
 

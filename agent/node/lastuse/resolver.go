@@ -26,6 +26,7 @@ func newResolver(d Disk) resolver {
 type resolveBatch struct {
 	runtime Resolver
 	layers  []inventory.Layer
+	records []state.Layer // of the layers; zero: none
 }
 
 // Resolution is the resolver's answer on one layer.
@@ -36,10 +37,15 @@ type Resolution struct {
 	last  bool // the batch is done
 }
 
-// ask has layers resolved. No other batch may be under way.
-func (s *resolver) ask(layers []inventory.Layer) {
+// ask has layers resolved. If a recorded place is still true, the runtime is not asked. No other batch may
+// be under way.
+func (s *resolver) ask(layers []inventory.Layer, known map[inventory.Layer]state.Layer) {
 	s.busy = true
-	s.asks <- resolveBatch{runtime: s.runtime, layers: layers}
+	records := make([]state.Layer, len(layers))
+	for n, l := range layers {
+		records[n] = known[l]
+	}
+	s.asks <- resolveBatch{runtime: s.runtime, layers: layers, records: records}
 }
 
 // done ends a batch, and returns how many layers were found.
@@ -59,7 +65,9 @@ func (s *resolver) run(ctx context.Context) error {
 		}
 		for n, l := range batch.layers {
 			r := Resolution{layer: l, last: n == len(batch.layers)-1}
-			r.found, r.err = s.resolve(ctx, batch.runtime, l)
+			if r.found = batch.records[n]; r.found.Path == "" || !stillThere(s.disk, r.found) {
+				r.found, r.err = s.resolve(ctx, batch.runtime, l)
+			}
 			select {
 			case <-ctx.Done():
 				return nil

@@ -22,6 +22,7 @@ type Options struct {
 	Metrics    *Metrics
 	Tell       func(events.Fact) // posts a Kubernetes Event
 	Settled    func()            // called when the kernel knows all present layers
+	Outside    func(f func())    // calls f, which takes long, without the lock that guards the Tracker; nil: directly
 }
 
 // Tracker knows when images were last used.
@@ -38,6 +39,9 @@ type Tracker struct {
 
 // New returns a Tracker without records: see Restore.
 func New(o Options) *Tracker {
+	if o.Outside == nil {
+		o.Outside = func(f func()) { f() }
+	}
 	t := &Tracker{o: &o, away: make(awayImages), containers: newContainers(), removed: removedImages{o: &o}}
 	t.layers = newLayers(&o, &t.images)
 	t.stamps = stamps{o: &o, images: &t.images, tracked: &t.layers.tracked, fresh: make(map[string]bool)}
@@ -77,7 +81,7 @@ func (t *Tracker) Uses() (inUse int, last []time.Time) { return t.images.uses() 
 
 // Listed brings the records in line with an inventory that was requested at asked. It returns the IDs
 // of images that are gone. While unmended, the inventory may lack images that an earlier agent has
-// withdrawn.
+// withdrawn. It releases the lock while it looks at directories of layers.
 func (t *Tracker) Listed(inv *inventory.Inventory, asked time.Time, unmended bool) (gone []string) {
 	now := t.clock.Now()
 	t.images.list(inv.Images, asked, func(i inventory.Image, old *state.Image) state.Image {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/history"
@@ -34,7 +35,8 @@ type Run struct {
 	pass      pass
 	group     int // size of the last group, if all of it was removed; otherwise 0
 	pace      pace
-	stopBy    time.Time // until when names are restored after the agent was stopped; zero: it was not
+	asking    sync.WaitGroup // queries for users that are under way
+	stopBy    time.Time      // until when names are restored after the agent was stopped; zero: it was not
 	outcome   outcome
 }
 

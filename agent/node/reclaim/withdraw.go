@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/ebb-agent/ebb/agent/node/history"
 	"github.com/ebb-agent/ebb/agent/node/watermark"
 	"github.com/ebb-agent/ebb/policy/image"
@@ -66,8 +64,11 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 	tooLong := func() bool { return run.o.Now().Sub(begun) >= NamesAwayMost }
 	group, v := run.withdraw(ctx, plan, tooLong)
 	why := whyEarly
+	asking, cancel := context.WithCancel(ctx)
 	defer func() {
+		cancel()
 		run.putBack(ctx, group, why)
+		run.o.Outside(run.asking.Wait) // for an answer that was not needed
 		spared += len(group)
 		if run.group = 0; run.outcome.removed-before == len(plan) {
 			run.group = len(plan)
@@ -82,7 +83,7 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 			why = "those before it took long; its turn comes again"
 			return spared, goOn
 		}
-		users := run.askUsers(ctx, group) // in parallel to the plan below
+		users := run.askUsers(asking, group) // in parallel to the plan below
 		// Without an answer the latest one counts: withdraw has asked a moment ago.
 		_, _ = run.o.Pods.Read(ctx)
 		now, err := run.o.Disks.Measure(target.Filesystem)
@@ -319,15 +320,16 @@ func (run *Run) askUsers(ctx context.Context, group []leaving) (answer func() ([
 		names = append(names, l.names)
 	}
 	var users [][]string
-	var g errgroup.Group
-	g.Go(func() (err error) {
+	var err error
+	answered := make(chan struct{})
+	run.asking.Go(func() {
+		defer close(answered)
 		if len(names) > 0 {
 			users, err = run.r.runtime.Users(ctx, names...)
 		}
-		return err
 	})
-	return func() (_ [][]string, err error) {
-		run.o.Outside(func() { err = g.Wait() })
+	return func() ([][]string, error) {
+		run.o.Outside(func() { <-answered })
 		return users, err
 	}
 }

@@ -15,9 +15,8 @@
 //     that, so that no allocation in between is missed.
 //   - A crossing that removes nothing lists nothing.
 //
-// The Watcher's methods are called under one lock. Crossed, Looked, Recheck, ReadForPlan and
-// Removed release it while they wait for a disk ([Options].Outside). If Survey finds a filesystem
-// gone in that time, the filesystem is not read again and gets no threshold. Scrapes read the
+// The Watcher's methods are called under one lock. They release it around each call of a disk
+// ([Options].Outside). If Survey finds a filesystem gone in that time, the filesystem is not read again and gets no threshold. Scrapes read the
 // filesystems without the lock.
 //
 // # Failure modes

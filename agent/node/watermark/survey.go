@@ -22,9 +22,11 @@ var errMoved = errors.New("another filesystem is there now")
 type survey struct {
 	disk        Disk
 	boot        func() time.Duration // CLOCK_BOOTTIME
+	outside     func(f func())       // see [Options]
 	log         *slog.Logger
 	directories []directory   // in the order of Names
 	filesystems []*Filesystem // of the directories; replaced as a whole, so that it can be ranged over
+	finds       int           // how often the directories were looked for
 }
 
 // place takes over the directories that the runtime reports.
@@ -61,31 +63,62 @@ func (s *survey) numbered(dev uint64) *Filesystem {
 	return nil
 }
 
+// found is where a directory is, and its filesystem.
+type found struct {
+	at             fs.Identity // zero: not there
+	read           Reading
+	atErr, readErr error
+}
+
+// find looks for the directories. latest is false if another call has begun since.
+func (s *survey) find() (places []found, latest bool) {
+	s.finds++
+	call := s.finds
+	places = make([]found, len(s.directories))
+	paths := make([]string, len(places))
+	for i, d := range s.directories {
+		paths[i] = d.path
+	}
+	s.outside(func() {
+		for i, path := range paths {
+			p := &places[i]
+			if path == "" {
+				continue
+			}
+			if p.at, p.atErr = s.disk.Identify(path); p.at != (fs.Identity{}) {
+				p.read, p.readErr = s.stat(path)
+			}
+		}
+	})
+	return places, call == s.finds
+}
+
 // follow checks where the directories are now. If any has moved, it finds their filesystems again;
 // gone are the filesystems that are no longer watched.
 func (s *survey) follow() (gone []*Filesystem, moved bool) {
+	places, latest := s.find()
+	if !latest {
+		return nil, false
+	}
 	stays := make(map[*Filesystem]bool)
 	for i := range s.directories {
-		d := &s.directories[i]
-		at := s.identify(d)
+		d, now := &s.directories[i], places[i]
+		s.noteAbsence(d, now.atErr)
 		switch {
-		case at != d.at:
-			moved, d.at, d.on = true, at, nil
+		case now.at != d.at:
+			moved, d.at, d.on = true, now.at, nil
 		case d.on != nil:
 			stays[d.on] = true
 		}
 	}
 	if moved {
-		gone = s.regroup(stays)
+		gone = s.regroup(stays, places)
 	}
 	return gone, moved
 }
 
-func (s *survey) identify(d *directory) fs.Identity {
-	if d.path == "" {
-		return fs.Identity{}
-	}
-	at, err := s.disk.Identify(d.path)
+// noteAbsence notes why a directory is not there, and logs a new reason.
+func (s *survey) noteAbsence(d *directory, err error) {
 	if err != nil && (d.err == nil || d.err.Error() != err.Error()) {
 		level := slog.LevelWarn
 		if errors.Is(err, iofs.ErrNotExist) {
@@ -94,11 +127,10 @@ func (s *survey) identify(d *directory) fs.Identity {
 		s.log.Log(context.Background(), level, "a directory does not exist; it is watched once it does", "filesystem", d.name, "error", err)
 	}
 	d.err = err
-	return at
 }
 
 // regroup finds the filesystems of the directories again. One that stays keeps its threshold.
-func (s *survey) regroup(stays map[*Filesystem]bool) (gone []*Filesystem) {
+func (s *survey) regroup(stays map[*Filesystem]bool, places []found) (gone []*Filesystem) {
 	known, before := make(map[identity]*Filesystem), s.filesystems
 	for _, f := range before {
 		if stays[f] {
@@ -107,12 +139,11 @@ func (s *survey) regroup(stays map[*Filesystem]bool) (gone []*Filesystem) {
 	}
 	s.filesystems = nil
 	for i := range s.directories {
-		d := &s.directories[i]
+		d, r := &s.directories[i], places[i].read
 		if d.at == (fs.Identity{}) {
 			continue
 		}
-		r, err := s.stat(d.path)
-		if err != nil {
+		if err := places[i].readErr; err != nil {
 			d.at, d.on, d.err = fs.Identity{}, nil, err // it vanished at this moment
 			continue
 		}
@@ -144,8 +175,12 @@ func (s *survey) read(f *Filesystem) (Reading, error) {
 	if !s.watches(f) {
 		return Reading{}, fmt.Errorf("read the filesystem of %s: %w", f.Path, errMoved)
 	}
-	at := s.boot()
-	r, err := s.stat(f.Path)
+	at, path := s.boot(), f.Path
+	var r Reading
+	var err error
+	if s.outside(func() { r, err = s.stat(path) }); !s.watches(f) || f.Path != path {
+		return r, fmt.Errorf("read the filesystem of %s: %w", path, errMoved)
+	}
 	if err == nil && r.identity() != f.identity() {
 		for i := range s.directories { // the next survey checks them again
 			if d := &s.directories[i]; d.on == f {

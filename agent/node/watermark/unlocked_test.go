@@ -36,6 +36,7 @@ type shared struct {
 	waits      int
 	nth        int // 0: each time
 	other      func()
+	meanwhile  bool // the other one is at work
 }
 
 // tester is a [testing.T], or rapid's.
@@ -49,11 +50,14 @@ func newShared(t tester) *shared {
 		imagesPath: {Mount: 1, Dev: 1}, kubeletPath: {Mount: 2, Dev: 2},
 	}}
 	s.Watcher = newTestWatcher(s, func(o *Options) { o.Probes, o.CatchUp, o.Outside = s, s.catchUp, s.unlocked })
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.Place(inventory.Roots{Images: imagesPath})
 	s.Survey()
 	for _, f := range s.Filesystems() {
 		s.arm(f)
 	}
+	s.waits = 0
 	return s
 }
 
@@ -61,11 +65,15 @@ func (s *shared) unlocked(f func()) {
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	f()
+	if s.meanwhile && s.nth > 0 {
+		return
+	}
 	if s.waits++; s.other != nil && (s.nth == 0 || s.waits == s.nth) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.set = nil
+		s.set, s.meanwhile = nil, true
 		s.other()
+		s.meanwhile = false
 	}
 }
 
@@ -77,17 +85,17 @@ func (s *shared) Stat(path string) (image.Disk, fs.Info, error) {
 
 // Settle implements Disk.
 func (s *shared) Settle(_ context.Context, path string, _ func(image.Disk) bool) (image.Disk, error) {
-	if !s.mu.TryLock() {
-		s.t.Error("a disk settles under the lock")
-		return image.Disk{}, nil
-	}
-	s.mu.Unlock()
 	d, _, err := s.Stat(path)
 	return d, err
 }
 
 // Identify implements Disk.
 func (s *shared) Identify(path string) (fs.Identity, error) {
+	if s.mu.TryLock() {
+		s.mu.Unlock()
+	} else {
+		s.t.Error("a disk is asked under the lock")
+	}
 	at, ok := s.mounts[path]
 	if !ok {
 		return at, fmt.Errorf("stat %q: %w", path, iofs.ErrNotExist)
@@ -159,10 +167,16 @@ func TestGoneMeanwhile(t *testing.T) {
 	for caller, call := range callers {
 		for there, mount := range mounted {
 			for _, path := range []string{imagesPath, kubeletPath} {
-				for nth := 1; nth == 1 || caller == "Removed" && nth <= 3; nth++ {
-					if caller == "Looked" && path == imagesPath {
-						continue // it does not wait there
-					}
+				first, last := 1, 3 // to read it, to settle, and to read it again
+				switch {
+				case caller == "Looked" && path == imagesPath:
+					continue // it is only read again there, after its threshold is set
+				case caller == "Looked":
+					first, last = 2, 4 // after that of the images
+				case caller == "Removed":
+					first, last = 2, 5 // after the reading before the removal; and the poll
+				}
+				for nth := first; nth <= last; nth++ {
 					t.Run(fmt.Sprintf("%s/%s/%s/%d", caller, there, path, nth), func(t *testing.T) {
 						testGoneMeanwhile(t, path, nth, call, mount)
 					})
@@ -332,7 +346,7 @@ func TestRemovedMeanwhile(t *testing.T) {
 	f := s.at(imagesPath)
 	m, d := Measured{Reading: f.Reading}, image.Decision{FreesBytes: 1 << 20}
 	s.settling.believe(f, d, m, m)
-	s.nth, s.other = 1, func() { s.settling.believe(f, d, m, m) }
+	s.waits, s.nth, s.other = 0, 2, func() { s.settling.believe(f, d, m, m) }
 	if err := s.ReadForPlan(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
@@ -348,14 +362,14 @@ func TestRemovedMeanwhile(t *testing.T) {
 func TestOtherPathMeanwhile(t *testing.T) {
 	s := newShared(t)
 	s.mounts["/blobs"] = s.mounts[imagesPath]
-	s.Place(inventory.Roots{Images: imagesPath, Content: "/blobs"})
-	s.Survey()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.Place(inventory.Roots{Images: imagesPath, Content: "/blobs"})
+	s.Survey()
 	f := s.at(imagesPath)
 	m := Measured{Reading: f.Reading}
 	s.settling.believe(f, image.Decision{FreesBytes: 1 << 20}, m, m)
-	s.nth, s.other = 1, func() {
+	s.waits, s.nth, s.other = 0, 2, func() {
 		s.mounts[imagesPath] = fs.Identity{Mount: 3, Dev: 3}
 		s.Survey()
 	}

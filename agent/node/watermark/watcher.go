@@ -54,7 +54,7 @@ func New(o Options) *Watcher {
 	}
 	return &Watcher{
 		o:        &o,
-		survey:   survey{disk: o.Disk, boot: o.Boot, log: o.Log, directories: newDirectories(o.Config)},
+		survey:   survey{disk: o.Disk, boot: o.Boot, outside: o.Outside, log: o.Log, directories: newDirectories(o.Config)},
 		kernel:   kernelWatermarks{probes: o.Probes, attach: o.CatchUp, conditions: o.Conditions, log: o.Log},
 		polls:    polls{now: o.Now},
 		settling: settling{o: &o},
