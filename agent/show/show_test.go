@@ -302,3 +302,75 @@ func TestDocuments(t *testing.T) {
 		t.Errorf("%v: %s", err, &asJSON)
 	}
 }
+
+// poison makes every text of nodes hostile, also the names and errors of the nodes.
+func poison[P any](list []show.Node[P]) []show.Node[P] {
+	list = showtest.Poison(list)
+	for i := range list {
+		if list[i].Err != nil {
+			list[i].Err = errors.New(showtest.Worst)
+		}
+	}
+	return list
+}
+
+// TestWorstNames: no text shows anything that a terminal obeys, in any field that a node, the API
+// server or a person fills, however long it is.
+func TestWorstNames(t *testing.T) {
+	status := showtest.Poison(statusReport())
+	status.Nodes = poison(status.Nodes)
+	why := showtest.Poison(whyReport(7))
+	why.Nodes = poison(why.Nodes)
+	screen := showtest.Poison(show.Screen{Status: showtest.Troubled(), Images: showtest.Images(), Now: showtest.Writers(showtest.Now, 1)})
+	screen.Err = errors.New(showtest.Worst)
+	quiet := screen
+	quiet.Err = nil
+	run := show.Run{Node: showtest.Worst, Result: showtest.Worst, Err: errors.New(showtest.Worst)}
+	pages := map[string]func(io.Writer, show.View) error{
+		"status": func(w io.Writer, v show.View) error { return show.Status(w, v, status) },
+		"nodes":  func(w io.Writer, v show.View) error { return show.Nodes(w, v, status.Nodes) },
+		"images": func(w io.Writer, v show.View) error {
+			return show.Images(w, v, poison(silent(nodes(showtest.Images(), showtest.Images()))), show.ImageOptions{})
+		},
+		"why": func(w io.Writer, v show.View) error { return show.Why(w, v, why) },
+		"plan": func(w io.Writer, v show.View) error {
+			return show.Plans(w, v, poison(silent(nodes(showtest.Plan(), showtest.Short()))), true)
+		},
+		"pause": func(w io.Writer, v show.View) error {
+			return show.Pauses(w, v, poison(silent(nodes(showtest.Pause(), page.Pause{NotSaved: "x"}))))
+		},
+		"resume": func(w io.Writer, v show.View) error {
+			return show.Resumes(w, v, poison(silent(nodes(page.Resume{NotSaved: "x"}))))
+		},
+		"du": func(w io.Writer, v show.View) error {
+			return show.Du(w, v, poison(silent(nodes(duOf(true), duOf(false)))))
+		},
+		"history": func(w io.Writer, v show.View) error {
+			return show.History(w, v, poison(silent(nodes(showtest.History()))))
+		},
+		"top": func(w io.Writer, v show.View) error {
+			return errors.Join(show.Top(w, v, 24, screen), show.Top(w, v, 24, quiet))
+		},
+		"reclaim": func(w io.Writer, v show.View) error {
+			for _, e := range showtest.Poison(events()) {
+				for kind := range map[string]bool{"removed": true, "kept": true, "failed": true, "ended": true, showtest.Worst: true} {
+					e.Event = kind
+					fmt.Fprintln(w, run.Progress(e, true))
+				}
+			}
+			return show.Ended(w, v, []show.Run{run, run})
+		},
+	}
+	for name, write := range pages {
+		for _, width := range []int{0, 40} {
+			var b bytes.Buffer
+			if err := write(&b, show.View{Width: width}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if b.Len() == 0 {
+				t.Errorf("%s shows nothing", name)
+			}
+			printable(t, b.String())
+		}
+	}
+}

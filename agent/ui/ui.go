@@ -61,11 +61,12 @@ const (
 
 // Bounds of one page, so that it has at most 100 KB.
 const (
-	nodesMost   = 100 // nodes
-	silentMost  = 25  // of these, nodes that do not answer
-	imagesMost  = 75  // images of a node; a link leads to the images after them
-	rowsMost    = 25  // images that go next, history entries, names and users of an image
-	longestCell = 120 // characters of a text in a table that may have many rows
+	nodesMost   = 100  // nodes
+	silentMost  = 25   // of these, nodes that do not answer
+	imagesMost  = 75   // images of a node; a link leads to the images after them
+	rowsMost    = 25   // images that go next, history entries, names and users of an image
+	longestText = 1000 // characters of a text
+	longestCell = 120  // characters of a text in a table that may have many rows
 )
 
 // UI renders the pages. [UI.Handler] serves them.
@@ -78,7 +79,7 @@ type UI struct {
 func New(o Options) (*UI, error) {
 	u := &UI{o: o, pages: make(map[string]*template.Template)}
 	words := template.FuncMap(show.Words())
-	maps.Copy(words, template.FuncMap{"disk": drawDisk, "day": drawDay, "segment": url.PathEscape, "first": first, "more": more, "short": short})
+	maps.Copy(words, template.FuncMap{"disk": drawDisk, "day": drawDay, "segment": url.PathEscape, "first": first, "more": more, "clean": cleanUpTo(longestText), "short": cleanUpTo(longestCell)})
 	for _, name := range []string{"fleet", "node", "image", "problem"} {
 		t, err := template.New("layout.html").Funcs(words).ParseFS(files, "files/layout.html", "files/"+name+".html")
 		if err != nil {
@@ -313,11 +314,13 @@ func first(list any) any {
 
 func more(list any) int { return max(0, reflect.ValueOf(list).Len()-rowsMost) }
 
-// short makes text of a node safe, and cuts it for a table that may have many rows.
-func short(text string) string {
-	runes := []rune(show.Clean(text))
-	if len(runes) <= longestCell {
-		return string(runes)
+// cleanUpTo returns a function that makes text of a node safe, and cuts it after so many characters.
+func cleanUpTo(most int) func(text string) string {
+	return func(text string) string {
+		runes := []rune(show.Clean(text))
+		if len(runes) <= most {
+			return string(runes)
+		}
+		return string(runes[:most-1]) + "…"
 	}
-	return string(runes[:longestCell-1]) + "…"
 }

@@ -34,6 +34,7 @@ type fleet struct {
 
 	images  []page.Image        // nil: those of showtest
 	history []page.HistoryEntry // likewise
+	poison  bool                // every text of an answer is hostile
 }
 
 func (f *fleet) Nodes(context.Context) ([]show.Node[page.Status], error) {
@@ -57,16 +58,24 @@ func (f *fleet) Node(_ context.Context, name string) (Node, error) {
 	if f.images != nil {
 		images.Images, history.Entries = f.images, f.history
 	}
-	return Node{
+	n := Node{
 		Status: showtest.Troubled(), Past: past, Images: images, History: history, Usage: showtest.Usage(), Writers: showtest.Writers(showtest.Now, 4<<30),
 		Missing: []string{"du: " + showtest.Evil},
-	}, f.err
+	}
+	if f.poison {
+		n = showtest.Poison(n)
+	}
+	return n, f.err
 }
 
 func (f *fleet) Why(context.Context, string, string) (page.Why, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return showtest.Why(showtest.Old()), f.err
+	w := showtest.Why(showtest.Old())
+	if f.poison {
+		w = showtest.Poison(w)
+	}
+	return w, f.err
 }
 
 func newUI(t *testing.T, f *fleet) http.Handler {
@@ -172,6 +181,21 @@ func TestHostileNames(t *testing.T) {
 		if strings.Contains(element, "alert") && !strings.HasPrefix(element, "<a ") || strings.Contains(element, "onerror") && !strings.HasPrefix(element, "<a ") ||
 			strings.HasPrefix(element, "<img") || strings.HasPrefix(element, "<script") && element != `<script src="/the-token/live.js" defer>` {
 			t.Errorf("a name has become %s", element)
+		}
+	}
+}
+
+// Pages stay small, and have nothing that a browser obeys, if every text of an answer is hostile.
+func TestWorstNames(t *testing.T) {
+	f := some()
+	f.nodes, f.poison = showtest.Poison(f.nodes), true
+	f.nodes[2].Err = errors.New(showtest.Worst)
+	h := newUI(t, f)
+	for _, path := range []string{"/", "/node/worker-2", "/node/worker-2/image?id=x"} {
+		body := get(h, path).Body.String()
+		small(t, path, body)
+		if n := strings.Count(body, "<script"); n != 1 || strings.ContainsAny(body, "\x1b\x07\u202e\u009b") {
+			t.Errorf("%s has %d scripts, or control characters", path, n)
 		}
 	}
 }
