@@ -207,12 +207,14 @@ func (p *pass) gone(id string) {
 }
 
 // stays keeps an image of the plan that turned out to be needed. It marks the image as used, so that
-// this pass does not plan its removal again.
+// this pass does not plan its removal again. If pods want the image, the plans know that by themselves,
+// and also when it ends.
 func (run *Run) stays(l leaving, why string) {
 	l.staysFor(why)
 	i := l.image
 	for n := range run.pass.inv.Images {
-		if here := &run.pass.inv.Images[n]; here.ID == i.ID {
+		here := &run.pass.inv.Images[n]
+		if here.ID == i.ID && run.o.Pods.Keep(*here, run.o.LastUse.Image(i.ID).Arrived) == "" {
 			here.UsedBy = []string{why}
 		}
 	}

@@ -95,16 +95,13 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 		}
 		plan := target.removes()
 		free, _ := run.allowed()
-		goes := plan[:min(free, len(plan))]
+		goes := plan[:min(free, len(plan), len(group))] // one that was put back may be in it again, before others
 		if n := slices.IndexFunc(group, func(l leaving) bool { return !slices.Contains(goes, l.ImageID) }); n >= 0 {
 			run.putBack(ctx, group[n:n+1], "")
 			if why := run.nowKept(group[n].image, group[n].used); why != "" {
 				run.stays(group[n], why)
 			}
-			if slices.Contains(plan, group[n].ImageID) {
-				group[n].staysFor("not more may go in this hour")
-			}
-			group[n].staysFor("its removal is not needed any more")
+			group[n].staysFor(whySpared(slices.Contains(plan, group[n].ImageID), len(goes) == free))
 			group = slices.Delete(group, n, n+1)
 			spared++
 			continue
@@ -119,6 +116,18 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 		}
 	}
 	return spared, goOn
+}
+
+// whySpared returns why an image of a group is not to go now. planned is true if the latest plan removes it,
+// capped if the cap stops that.
+func whySpared(planned, capped bool) string {
+	switch {
+	case !planned:
+		return "its removal is not needed any more"
+	case capped:
+		return "not more may go in this hour"
+	}
+	return "another image's turn comes first"
 }
 
 // withdraw removes the names of the images that may still be removed, one after the other until that
