@@ -62,8 +62,10 @@ func prepareUsageExt4(spec *ebpf.CollectionSpec, types *btf.Cache, room uint32) 
 // buffered writes at page-cache speed.
 //
 // The far program does not see every promised block. Before the unseen blocks could reach
-// the watermark, it sends an event that asks for the near program. The filesystem stays
-// near until its headroom has doubled (headers/near.h has the bound).
+// the watermark, it sends an event that asks for the near program (headers/near.h has the
+// bound). The filesystem stays near until its headroom is twice the least that it had since
+// it came near. So every filesystem that reaches its watermark, and is brought well below
+// it, is far again.
 //
 // closeWatch keeps the near program attached while any of its filesystems is near its
 // watermark. The attachment is not pinned: it ends with the process, because only this
@@ -71,7 +73,7 @@ func prepareUsageExt4(spec *ebpf.CollectionSpec, types *btf.Cache, room uint32) 
 type closeWatch struct {
 	program *ebpf.Program
 	room    uint64            // near_blocks
-	near    map[uint64]uint64 // by device: headroom in blocks when it came near
+	near    map[uint64]uint64 // by device: the least headroom, in blocks, since it came near
 	link    link.Link         // nil while near is empty
 }
 
@@ -95,16 +97,31 @@ func nearRoom(least uint32) (uint32, error) {
 
 // decide reports whether a filesystem is to be watched closely. It is if the caller does
 // not know how much is free (l.Free is 0). It stays so until its headroom has doubled: only
-// the programs know how much is dirty, and they would ask again at once.
+// the programs know how much is dirty, and they would ask again at once. To ask again costs
+// little if the headroom has to fall in between.
 func (w *closeWatch) decide(dev uint64, l Watermark) bool {
 	if l.RaiseFree == 0 {
 		return false
 	}
 	least := w.room
-	if entered, ok := w.near[dev]; ok {
-		least = 2 * max(w.room, entered)
+	if lowest, ok := w.near[dev]; ok {
+		least = max(w.room, 2*lowest)
 	}
 	return l.Free < l.RaiseFree+l.Reserved+least
+}
+
+func (l Watermark) headroom() uint64 { return l.Free - min(l.Free, l.RaiseFree+l.Reserved) }
+
+// seen notes the headroom of a filesystem that is near, by a reading. reached is true if it has reached its
+// watermark since the reading before.
+func (w *closeWatch) seen(dev uint64, l Watermark, reached bool) {
+	lowest, near := w.near[dev]
+	switch {
+	case near && reached:
+		w.near[dev] = 0
+	case near:
+		w.near[dev] = min(lowest, l.headroom())
+	}
 }
 
 // enter attaches the near program, if it is not attached, on behalf of a filesystem.
@@ -158,6 +175,9 @@ func (w *closeWatch) status(all []ProgramStatus) {
 // the near program before it stores a watermark that needs it, and detaches the program
 // after storing one that does not.
 func (w *closeWatch) setWatermark(watches *ebpf.Map, dev uint64, l Watermark, value watchValue) error {
+	var was watchValue
+	err := watches.Lookup(dev, &was)
+	w.seen(dev, l, err == nil && was.Bytes.Armed == 0)
 	if !w.decide(dev, l) {
 		value.DirtyThen = dirtyUnknown
 		if err := watermarksFull(watches.Put(dev, value)); err != nil {
@@ -165,8 +185,7 @@ func (w *closeWatch) setWatermark(watches *ebpf.Map, dev uint64, l Watermark, va
 		}
 		return w.leave(dev)
 	}
-	headroom := l.Free - min(l.Free, l.RaiseFree+l.Reserved)
-	if err := w.enter(dev, headroom); err != nil {
+	if err := w.enter(dev, l.headroom()); err != nil {
 		return err
 	}
 	value.Near = 1

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
 )
 
 // fromAfar skips where every block is watched anyway.
@@ -311,4 +312,31 @@ func mustUsage(t *testing.T) *object {
 		t.Fatal(err)
 	}
 	return o
+}
+
+// TestAnyBandLeavesNear: a filesystem that reached its watermark and was brought back to the low threshold is far
+// again, however far away it came near, if the band between the thresholds is wider than what always counts as
+// near.
+func TestAnyBandLeavesNear(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		room := rapid.Uint64Range(1, 1<<20).Draw(t, "room")
+		band := room + rapid.Uint64Range(0, 1<<24).Draw(t, "band beyond it")
+		entered := rapid.Uint64Range(0, 1<<26).Draw(t, "headroom when it came near")
+		l := Watermark{RaiseFree: 1 << 20, Reserved: 1000}
+		w := &closeWatch{room: room, near: map[uint64]uint64{1: entered}}
+		at := func(headroom uint64, reached bool) (near bool) {
+			l.Free = l.RaiseFree + l.Reserved + headroom
+			w.seen(1, l, reached)
+			return w.decide(1, l)
+		}
+		if !at(entered, false) {
+			t.Error("far again at once")
+		}
+		if more := entered + rapid.Uint64Range(0, entered).Draw(t, "more"); more < 2*entered && !at(more, false) {
+			t.Errorf("far again at %d, near at %d", more, entered)
+		}
+		if at(band, true) {
+			t.Errorf("near at %d after the watermark was reached, with room for %d", band, room)
+		}
+	})
 }
