@@ -162,8 +162,9 @@ func TestDeadContainersGoByTheLimits(t *testing.T) {
 	})
 }
 
-// With a container go its log and what that was rotated to, and no other's. As long as the log cannot
-// go the container stays, as the kubelet has it.
+// With a container go its log and what that was rotated to, and no other's: 7.log is of a container that the
+// kubelet removed when all of the pod restarted (RestartAllContainers), which keeps its log. As long as the log
+// cannot go the container stays, as the kubelet has it.
 func TestLogsOfContainersThatGo(t *testing.T) {
 	for name, c := range map[string]struct {
 		logs    bool
@@ -171,9 +172,9 @@ func TestLogsOfContainersThatGo(t *testing.T) {
 		left    []string
 		did     []string
 	}{
-		"on":                {true, false, []string{"2.log", "2.log.20000101-000000.gz"}, []string{"c0", "c1"}},
-		"off":               {false, false, []string{"0.log", "0.log.20000101-000000", "1.log", "2.log", "2.log.20000101-000000.gz"}, []string{"c0", "c1"}},
-		"a link on the way": {true, true, []string{"0.log", "0.log.20000101-000000", "1.log", "2.log", "2.log.20000101-000000.gz"}, nil},
+		"on":                {true, false, []string{"2.log", "2.log.20000101-000000.gz", "7.log"}, []string{"c0", "c1"}},
+		"off":               {false, false, []string{"0.log", "0.log.20000101-000000", "1.log", "2.log", "2.log.20000101-000000.gz", "7.log"}, []string{"c0", "c1"}},
+		"a link on the way": {true, true, []string{"0.log", "0.log.20000101-000000", "1.log", "2.log", "2.log.20000101-000000.gz", "7.log"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -189,7 +190,7 @@ func TestLogsOfContainersThatGo(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, file := range []string{"0.log", "0.log.20000101-000000", "1.log", "2.log", "2.log.20000101-000000.gz"} {
+			for _, file := range []string{"0.log", "0.log.20000101-000000", "1.log", "2.log", "2.log.20000101-000000.gz", "7.log"} {
 				if err := os.WriteFile(filepath.Join(at, file), []byte("x"), 0o600); err != nil {
 					t.Fatal(err)
 				}
