@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -102,6 +103,50 @@ func TestDeadOfAStaticPod(t *testing.T) {
 			})
 			b.waitPod(lives, peers.IsRunning)
 		})
+	}
+}
+
+// A container that restarts twelve times leaves as many files of logs with ebb as without: those of the kubelet's
+// dead containers, and none of those that ebb removed first.
+func TestLogsOfTwelveRestarts(t *testing.T) {
+	const restarts, rotated = 12, 2
+	for _, flavor := range []node.Flavor{node.Debian, node.V2} {
+		for name, with := range map[string]bool{"without ebb": false, "with ebb": true} {
+			t.Run(string(flavor)+"/"+name, func(t *testing.T) {
+				quick := maps.Clone(handedOver)
+				quick["crashLoopBackOff"] = map[string]any{"maxContainerRestartPeriod": "1s"}
+				quick["featureGates"] = map[string]any{"KubeletCrashLoopBackOffMax": true}
+				quick["containerLogMaxSize"], quick["containerLogMaxFiles"] = "64Ki", rotated
+				quick["containerLogMonitorInterval"] = "3s"
+				b := newFixture(t, flavor, nil, quick)
+				b.importApp()
+				if with {
+					b.must(b.start(t.Context()))
+				}
+				prints := "i=0; while [ $i -lt 3000 ]; do echo a line of a hundred letters, more or less, number $i; i=$((i+1)); done; sleep 0.2; false"
+				spec := peers.PodSpec{Name: "crash", Image: app, Command: []string{"/bin/sh", "-c", prints}}
+				b.must(b.kubelet.AddStaticPod("crash", spec.Manifest()))
+				// Two containers have logs: the one that runs, or the latest that ran, and the dead one that the kubelet keeps.
+				// Between an exit and the removal of the one before there are three.
+				pattern := filepath.Join(b.kubelet.PodLogsDir(), "default_crash-"+b.kubelet.NodeName()+"_*", "*", "*")
+				b.eventually("the logs of twelve restarts to go", func() error {
+					files, err := filepath.Glob(pattern)
+					of := make(map[int]bool) // attempts with files
+					for _, f := range files {
+						var attempt int
+						if _, err := fmt.Sscanf(filepath.Base(f), "%d.log", &attempt); err != nil {
+							return fmt.Errorf("%s: %w", f, err)
+						}
+						of[attempt] = true
+					}
+					latest := slices.Max(append(slices.Collect(maps.Keys(of)), 0))
+					if err == nil && (latest < restarts || len(of) > 2 || len(files) > 2*rotated) {
+						err = fmt.Errorf("there are %q", files)
+					}
+					return err
+				})
+			})
+		}
 	}
 }
 
