@@ -80,12 +80,18 @@ func (c *Clock) AtBoot(ns uint64) time.Time {
 }
 
 // End converts an end that the runtime dates by the wall clock. The wall clock may have been set before
-// that end or since, so the date can mean two times: End returns the later one. A date before the boot,
-// or in the future, proves only that the end was not later than now: then End returns now.
+// that end or since, so the date can mean two times: End returns the later one that is possible. If
+// both are before the boot or in the future, the date proves only that the end was not later than now:
+// then End returns now.
 func (c *Clock) End(t time.Time) time.Time {
-	now := c.Now()
-	at := Latest(t.Round(0), c.FromWall(t))
-	if at.Before(c.anchorWall.Add(-c.anchorBoot)) || at.After(now) {
+	now, at := c.Now(), time.Time{}
+	if raw := t.Round(0); !raw.After(now) {
+		at = raw
+	}
+	if ago := c.Wall().Sub(t); ago >= 0 {
+		at = Latest(at, now.Add(-ago))
+	}
+	if at.Before(c.anchorWall.Add(-c.anchorBoot)) {
 		return now
 	}
 	return at

@@ -9,7 +9,8 @@ import (
 )
 
 // An end that the runtime dates is never taken for earlier than it was, whichever way the
-// clock was set once since the boot, before the end or after it.
+// clock was set once since the boot, before the end or after it. It is known where the date can
+// mean one time only, because the other would be in the future or before the boot.
 func TestEndByAClockThatWasSet(t *testing.T) {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, set := range []time.Duration{0, time.Hour, -time.Hour, 100 * 24 * time.Hour, -100 * 24 * time.Hour} {
@@ -28,7 +29,7 @@ func TestEndByAClockThatWasSet(t *testing.T) {
 			boot += 3 * time.Hour
 			skew = set
 			got := c.End(told)
-			if got.Before(truth) || got.After(c.Now()) || set == 0 && !got.Equal(truth) {
+			if got.Before(truth) || got.After(c.Now()) || (set == 0 || set.Abs() > boot) && !got.Equal(truth) {
 				t.Errorf("the clock set by %v, before the end: %v: it ended at %v, taken for %v", set, before, truth, got)
 			}
 			start := c.AtBoot(0)
