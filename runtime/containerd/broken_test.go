@@ -38,6 +38,12 @@ type proxied struct {
 // filesystem than the node's, in root.
 func startProxied(t *testing.T, flavor node.Flavor) (p *proxied, root string) {
 	t.Helper()
+	return startProxiedAs(t, flavor, func(root string) string { return root })
+}
+
+// startProxiedAs is startProxied with the root that containerd's configuration has of the snapshotter.
+func startProxiedAs(t *testing.T, flavor node.Flavor, configured func(root string) string) (p *proxied, root string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("/run", "ebb-proxy-")
 	must(t, "make a directory", err)
 	t.Cleanup(func() { must(t, "remove the directory", os.RemoveAll(dir)) })
@@ -46,7 +52,7 @@ func startProxied(t *testing.T, flavor node.Flavor) (p *proxied, root string) {
 	must(t, "make the snapshotter", err)
 	p.serve(t, p.backend)
 	t.Cleanup(func() { p.stop() })
-	p.realNode = &realNode{nodetest.Start(t, node.Config{Containerd: flavor, SizeBytes: 512 << 20, Proxy: p.socket, ProxyRoot: root}), nil, nil}
+	p.realNode = &realNode{nodetest.Start(t, node.Config{Containerd: flavor, SizeBytes: 512 << 20, Proxy: p.socket, ProxyRoot: configured(root)}), nil, nil}
 	return p, root
 }
 
@@ -148,9 +154,25 @@ func TestBrokenSnapshotter(t *testing.T) {
 	}
 }
 
-// Layers of a second snapshotter on another filesystem free nothing where the images are.
+// Layers of a second snapshotter on another filesystem, or on one that is not known, free nothing where the
+// images are.
 func TestLayersOnAnotherFilesystem(t *testing.T) {
-	h, root := startProxied(t, node.V2)
+	for name, c := range map[string]struct {
+		configured func(root string) string
+		unread     func(root string) string
+	}{
+		"another": {func(root string) string { return root }, func(root string) string { return root }},
+		"unknown": {func(string) string { return "" }, func(string) string { return "containerd does not report the directory" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, root := startProxiedAs(t, node.V2, c.configured)
+			testLayersElsewhere(t, h, c.unread(root))
+		})
+	}
+}
+
+func testLayersElsewhere(t *testing.T, h *proxied, want string) {
+	t.Helper()
 	h.Import(t, node.CRINamespace, Image{Name: "proxied.test/b:1", Layers: []Layer{{Seed: "proxied", Bytes: 8 << 20}}})
 	r := connect(t, h.Node)
 	weigh := func() (snapshots int, bytes uint64, unread []string) {
@@ -175,7 +197,7 @@ func TestLayersOnAnotherFilesystem(t *testing.T) {
 	if nowSnapshots != snapshots || nowBytes != bytes {
 		t.Errorf("%d layers of %d bytes became %d of %d", snapshots, bytes, nowSnapshots, nowBytes)
 	}
-	if len(unread) != 1 || !strings.Contains(unread[0], root) {
+	if len(unread) != 1 || !strings.Contains(unread[0], want) {
 		t.Errorf("unread: %q", unread)
 	}
 }

@@ -237,10 +237,14 @@ func (r *Runtime) noteElsewhere(spaces []space) {
 			if !slices.ContainsFunc(s.snapshots, func(snap snapshotRecord) bool { return snap.snapshotter == name }) {
 				continue
 			}
-			s.unread = append(s.unread, fmt.Sprintf("layers of %s in snapshotter %s: ebb does not watch the filesystem of %s", s.name, name, root))
+			why := "ebb does not watch the filesystem of " + root
+			if root == "" {
+				why = "containerd does not report the directory (for a proxy plugin: [proxy_plugins." + name + ".exports] root)"
+			}
+			s.unread = append(s.unread, fmt.Sprintf("layers of %s in snapshotter %s: %s", s.name, name, why))
 			if !r.unwatched[name] {
 				r.unwatched[name] = true
-				r.log.Warn("a snapshotter's layers are on another filesystem than the images: ebb does not watch it and counts them as 0 bytes", "snapshotter", name, "root", root)
+				r.log.Warn("a snapshotter's layers are on another filesystem than the images, or on an unknown one: ebb counts them as 0 bytes", "snapshotter", name, "reason", why)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ type Runtime struct {
 	mu        sync.Mutex
 	about     about
 	broken    brokenSnapshotters   // of the latest inventory; replaced, never changed
-	elsewhere map[string]string    // snapshotter → root, from findElsewhere; replaced, never changed
+	elsewhere map[string]string    // snapshotter → root, "" if unknown, from findElsewhere; replaced, never changed
 	unwatched map[string]bool      // snapshotters in elsewhere that are logged already
 	leases    map[string]viewLease // by namespace: the lease of ebb's views
 	nonce     string               // makes the names differ from another ebb's
@@ -233,12 +233,13 @@ func (r *Runtime) Roots(ctx context.Context) (inventory.Roots, error) {
 	if err != nil {
 		return inventory.Roots{}, err
 	}
-	images = r.snapshotterRoot(images)
+	composed := images
+	images = r.snapshotterRoot(composed)
 	at, err := fs.Locate(images)
 	if err != nil {
 		return inventory.Roots{}, fmt.Errorf("image root: %w; the agent needs it at the same path (with the chart: agent.extraVolumes and agent.extraVolumeMounts)", err)
 	}
-	r.findElsewhere(at.Dev)
+	r.findElsewhere(at.Dev, composed)
 	roots := inventory.Roots{Images: images, Containers: images}
 	if containers != "" {
 		roots.Containers = r.snapshotterRoot(containers)
@@ -251,12 +252,12 @@ func (r *Runtime) Roots(ctx context.Context) (inventory.Roots, error) {
 
 // findElsewhere notes the snapshotters whose layers are on another filesystem than the images, or
 // where this process cannot see them. Removing those layers frees nothing that is watched. images
-// is the device number of the images' filesystem.
-func (r *Runtime) findElsewhere(images uint64) {
+// is the device number of the images' filesystem; composed is the path that the CRI reports for it.
+func (r *Runtime) findElsewhere(images uint64, composed string) {
 	elsewhere := make(map[string]string)
 	for _, s := range r.snapshotters() {
-		if s.root == "" {
-			continue
+		if pluginDir(s.name) == lastElement(composed) {
+			continue // the one of the images
 		}
 		if at, err := fs.Locate(s.root); err != nil || at.Dev != images {
 			elsewhere[s.name] = s.root
