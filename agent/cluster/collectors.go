@@ -146,6 +146,22 @@ func (s *servedType) notify(at time.Time, e *metadata.Event) {
 	}
 }
 
+// claimer is a collector that knows a deletion of its own by the object alone.
+type claimer interface {
+	Claims(uid string) bool
+}
+
+// claim notes the root of an object that was being deleted before this process listed it: the previous
+// leader's collector may have done it. Without that, a backlog would lose its root at each change of the
+// leader.
+func (c *Controller) claim(s *servedType, o gc.Object) {
+	for _, a := range s.listeners {
+		if x, can := a.Interface.(claimer); can && c.gate.Enforces(a.name) && x.Claims(o.UID) {
+			c.owners.Because(gc.Coordinates{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID}, a.name.Root())
+		}
+	}
+}
+
 // serverTime returns the API server's time, or this machine's while that is not known. Until it is
 // known, no follower has reported anything.
 func (c *Controller) serverTime(now time.Time) time.Time {
@@ -232,8 +248,8 @@ func (c *Controller) collectorAnswered(now time.Time, a answer) {
 	if a.action.Verb != gc.DeleteVolume {
 		c.collectors.inFlight--
 	}
-	if gate.IsDeletion(a.action) && a.Result != gc.Done {
-		c.owners.Because(a.action.Object, gc.Coordinates{})
+	if gate.IsDeletion(a.action) && (!a.Sent || a.Result == gc.Forbidden || a.Result == gc.TooMany) {
+		c.owners.Because(a.action.Object, gc.Coordinates{}) // any other answer can hide a deletion
 	}
 	s, id := c.collectors.of(a.action.ID)
 	if s == nil {

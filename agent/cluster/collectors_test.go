@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/policy/jobs"
+	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
 // withJobs has the API server serve Jobs.
@@ -161,6 +163,68 @@ func TestBacklogOfACollector(t *testing.T) {
 		if gone := 3000 - b.left(list) - b.left(pods); gone < 2500 {
 			t.Errorf("only %d of 3000 went in two hours", gone)
 		}
+	})
+}
+
+// ofCollector returns how many deletions of Pods had the collector of Jobs as their root.
+func (b *fixture) ofCollector() (n int) {
+	defer b.api.lock()()
+	for _, a := range b.api.sent {
+		if a.Verb == gc.Delete && a.Object.Kind == "Pod" && a.Root.IsCollector() {
+			n++
+		}
+	}
+	return n
+}
+
+// TestRootOfALostAnswer: a DELETE that took effect although its answer is lost leaves Pods behind that belong
+// to the collector.
+func TestRootOfALostAnswer(t *testing.T) {
+	inBubble(t, collecting(config.Enforce), func(f *fake) {
+		withJobs(f)
+		f.do = func(a gc.Action) *metadata.Outcome {
+			if a.Verb != gc.Delete || a.Object.Kind != "Job" {
+				return nil
+			}
+			f.remove(*f.objects[bare(a.Object)], a.Policy)
+			return &metadata.Outcome{Err: errors.New("the request timed out")}
+		}
+	}, func(b *fixture) {
+		b.api.took = time.Second // the answer is there before a Pod goes
+		job := b.jobs(1, time.Minute)[0]
+		pods := b.pods(job, 5)
+		b.after(2 * time.Minute)
+		b.want("left", b.left(pods), 0)
+		b.want("deleted with the collector as their root", b.ofCollector(), 5)
+	})
+}
+
+// TestRootsAfterALeaderChange: what the collector has left behind belongs to it under the next leader, too.
+// What a person deletes does not.
+func TestRootsAfterALeaderChange(t *testing.T) {
+	m := &memory{}
+	inBubbleWith(t, m, func(c *config.Config) {
+		collecting(config.Enforce)(c)
+		c.CollectorEnvelope = config.Envelope{Burst: 20, PerMinute: 6}
+	}, withJobs, func(b *fixture) {
+		begun := time.Now()
+		due, later := b.jobs(20, time.Minute), b.jobs(1, time.Hour)[0]
+		var pods []gc.Object
+		for _, job := range due {
+			pods = append(pods, b.pods(job, 2)...)
+		}
+		others := b.pods(later, 5)
+		b.after(time.Minute + 2*time.Second - time.Since(begun))
+		if b.left(pods) < 20 || b.deletions("Job") < 5 {
+			t.Fatal("the envelope was to be spent with Pods left behind")
+		}
+		b.succeed(nil, m)
+		b.api.remove(later, gc.Foreground)
+		b.after(time.Minute)
+		b.want("left of what a person deleted", b.left(others), 0)
+		b.after(time.Hour)
+		b.want("left", b.left(append(pods, due...)), 0)
+		b.want("deleted with the collector as their root", b.ofCollector(), 40)
 	})
 }
 

@@ -88,6 +88,9 @@ func (c *Controller) applyToGraph(now time.Time, s *servedType, e *metadata.Even
 			return false
 		}
 		c.owners.Observe(now, e.Object)
+		if e.Object.Terminating && s.state == stateListing {
+			c.claim(s, e.Object)
+		}
 		if s.definesTypes {
 			c.types.definitions.Observe(now, e)
 			c.scheduleDiscovery()

@@ -14,7 +14,7 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 		return Terminating, time.Time{}
 	case !e.ended:
 		return Running, time.Time{}
-	case len(c.config.Namespaces) > 0 && !c.config.Namespaces.Match(e.Namespace):
+	case !c.selects(e):
 		return OtherNamespace, time.Time{}
 	}
 	why, after := c.after(e)
@@ -30,6 +30,22 @@ func (c *Collector) decide(e *kept) (gc.Reason, time.Time) {
 		why = FinishedInFuture
 	}
 	return why, e.finished.Time().Add(after)
+}
+
+// selects reports whether Jobs in the namespace of e are collected.
+func (c *Collector) selects(e *kept) bool {
+	return len(c.config.Namespaces) == 0 || c.config.Namespaces.Match(e.Namespace)
+}
+
+// Claims reports whether a Job was due before it was deleted. Then the collector may have deleted it,
+// before this process began. It may also have if the labels of the Job's namespace are not known.
+func (c *Collector) Claims(uid string) bool {
+	e := c.Objects().Get(uid)
+	if e == nil || !e.terminating || !e.ended || !c.selects(e) || e.finished == gc.NoStamp {
+		return false
+	}
+	why, after := c.after(e)
+	return why == NamespaceUnread || (why == TTL || why == DefaultTTL) && !e.finished.Time().Add(after).After(c.Now())
 }
 
 // after returns how long the Job is kept once it has finished, if why is TTL or DefaultTTL.

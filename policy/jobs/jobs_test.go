@@ -28,6 +28,32 @@ func one(config jobs.Config, o gc.Object, job jobs.Job) *jobs.Collector {
 	return c
 }
 
+// TestClaims: a Job that is being deleted was due, or may have been, or was not.
+func TestClaims(t *testing.T) {
+	byLabel := jobs.Config{Defaults: []jobs.Default{{Selects: func(map[string]string) bool { return false }, After: time.Hour}}}
+	for name, test := range map[string]struct {
+		config jobs.Config
+		job    jobs.Job
+		want   bool
+	}{
+		"due":                  {job: jobs.Job{TTL: seconds(60), Ended: true, Finished: noon.Add(-time.Minute)}, want: true},
+		"due later":            {job: jobs.Job{TTL: seconds(61), Ended: true, Finished: noon.Add(-time.Minute)}},
+		"running":              {job: jobs.Job{TTL: seconds(0)}},
+		"no TTL":               {job: jobs.Job{Ended: true, Finished: noon.Add(-time.Hour)}},
+		"labels are not known": {config: byLabel, job: jobs.Job{Ended: true, Finished: noon.Add(-time.Hour)}, want: true},
+		"elsewhere":            {config: jobs.Config{Namespaces: gc.Patterns{"ci"}}, job: jobs.Job{TTL: seconds(0), Ended: true, Finished: noon}},
+	} {
+		o := object("default", "j", "7")
+		if one(test.config, o, test.job).Claims(o.UID) {
+			t.Errorf("%s: claimed while it is not being deleted", name)
+		}
+		o.Terminating = true
+		if got := one(test.config, o, test.job).Claims(o.UID); got != test.want {
+			t.Errorf("%s: claimed %v, want %v", name, got, test.want)
+		}
+	}
+}
+
 // TestRules has a row for each rule of the peer, and for each that is ebb's own.
 func TestRules(t *testing.T) {
 	const after = time.Hour

@@ -140,12 +140,15 @@ func (g *Gate) SetJournal(read, taken bool) {
 	g.journalRead, g.journalOwned = read, taken
 }
 
-// OwnersObserved reports whether the collector of owners changes nothing: its mode is not enforce.
-func (g *Gate) OwnersObserved() bool {
+// Enforces reports whether the mode of a collector is enforce.
+func (g *Gate) Enforces(name gc.Collector) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.config.ModeOf(gc.Owners) != config.Enforce
+	return g.config.ModeOf(name) == config.Enforce
 }
+
+// OwnersObserved reports whether the collector of owners changes nothing: its mode is not enforce.
+func (g *Gate) OwnersObserved() bool { return !g.Enforces(gc.Owners) }
 
 func (g *Gate) updateMetrics() {
 	g.metrics.observing.Set(program.Bool(g.config.Mode == config.Observe))
