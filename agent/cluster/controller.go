@@ -211,7 +211,10 @@ func (c *Controller) runLoop(ctx context.Context) {
 
 // arm sets the timer to the next deadline of the graph, or of a collector.
 func (c *Controller) arm(timer *time.Timer, now time.Time) {
-	next, side := c.owners.Next(), c.nextOfCollectors(now)
+	next, side := time.Time{}, c.nextOfCollectors(now)
+	if !c.gate.OwnersWait() {
+		next = c.owners.Next()
+	}
 	if !next.IsZero() && !next.After(now) && c.requests.limit.Free(now) == 0 && !now.Before(c.requests.limit.Until()) {
 		next = time.Time{} // an answer makes room
 	}
@@ -238,7 +241,7 @@ func (c *Controller) dispatch(now time.Time) {
 	}
 	c.owners.Hold(now, c.gate.Held(gc.Owners))
 	reserve := c.reservedForCollectors(now)
-	for free := c.requests.limit.Free(now) - reserve; free > 0; free = c.requests.limit.Free(now) - reserve {
+	for free := c.requests.limit.Free(now) - reserve; free > 0 && !c.gate.OwnersWait(); free = c.requests.limit.Free(now) - reserve {
 		actions := c.owners.Ready(now, free)
 		if len(actions) == 0 {
 			break

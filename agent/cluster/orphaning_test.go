@@ -86,18 +86,22 @@ func TestOrphaningHeld(t *testing.T) {
 	}
 }
 
-// Nothing is sent before it is known who was orphaned.
+// The collector of owners sends nothing before it is known who was orphaned. The other collectors do not
+// need to know.
 func TestJournalUnreadable(t *testing.T) {
-	inBubble(t, nil, func(f *fake) { f.kept.Deaf = errEtcd }, func(b *fixture) {
+	inBubble(t, func(c *config.Config) { c.Collectors.Jobs.Mode = config.Enforce }, func(f *fake) { withJobs(f); f.kept.Deaf = errEtcd }, func(b *fixture) {
+		due := b.jobs(3, 10*time.Second)
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 3)
 		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
 		b.want("left", b.left(pods), 3)
-		b.want("state", b.c.gate.Status(), "reading the journal of orphaned owners")
+		b.want("Jobs deleted", b.deletions("Job"), 3)
+		b.want("sent for owners", len(b.api.sent), 3)
+		b.want("state", b.c.gate.Status(), "owners wait: reading the journal of orphaned owners")
 		b.kept.Set(func(m *journal.Memory) { m.Deaf = nil })
 		b.after(time.Minute)
-		b.want("left", b.left(pods), 0)
+		b.want("left", b.left(pods)+b.left(due), 0)
 	})
 }
 

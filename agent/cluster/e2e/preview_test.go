@@ -90,7 +90,7 @@ func (r *running) sameAsLive(t *testing.T, s *scenario, what string, p gc.Policy
 		if !got.Complete {
 			return fmt.Errorf("not seen: %v", got.NotSeen)
 		}
-		if got.Controller.Halted == "reading the journal of orphaned owners" {
+		if got.Controller.Halted == "owners wait: reading the journal of orphaned owners" {
 			return errors.New(got.Controller.Halted) // after a restored etcd
 		}
 		got.Pending, want.Pending = 0, 0 // of the part, and of all

@@ -92,7 +92,7 @@ type Gate struct {
 }
 
 // New returns a gate. It admits nothing before Run has read the state of the last leader, if there
-// is a State. Unless owners are off, it also admits nothing before SetJournal was called.
+// is a State. It admits no action of the collector of owners before SetJournal was called.
 func New(o Options) *Gate {
 	g := &Gate{api: o.API, log: o.Log, metrics: o.Metrics, warn: o.Warn, confirm: o.Confirm, inJournal: o.InJournal, loading: o.State != nil, saver: saver{store: o.State, wake: make(chan struct{}, 1)}}
 	g.idle = sync.NewCond(&g.mu)

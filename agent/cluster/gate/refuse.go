@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -88,7 +89,7 @@ func (g *Gate) refusal(a gc.Action) string {
 		return Unconfirmed
 	case g.config.ModeOf(a.Collector) != config.Enforce:
 		return Observed
-	case g.halted():
+	case g.halted(), cmp.Or(a.Collector, gc.Owners) == gc.Owners && g.journalUnread():
 		return Paused
 	case !g.sure():
 		return Uncertain
@@ -104,7 +105,7 @@ func (g *Gate) excluded(o gc.Coordinates) bool {
 }
 
 func (g *Gate) halted() bool {
-	return g.loading || g.journalUnread() || g.paused || g.config.Paused
+	return g.loading || g.paused || g.config.Paused
 }
 
 // sure reports whether the watched state may be acted on.
@@ -113,8 +114,8 @@ func (g *Gate) sure() bool {
 	return sure
 }
 
-// journalUnread reports whether it is not known yet which owners were orphaned: then an orphan
-// could be deleted. In mode enforce, this process must also have taken the journal over.
+// journalUnread reports whether it is not known yet which owners were orphaned: then the collector of
+// owners could delete an orphan. In mode enforce, this process must also have taken the journal over.
 func (g *Gate) journalUnread() bool {
 	mode := g.config.ModeOf(gc.Owners)
 	return mode != config.Off && !g.journalOwned && (mode == config.Enforce || !g.journalRead)
@@ -128,13 +129,20 @@ func (g *Gate) Open() bool {
 	return !g.closed && !g.halted()
 }
 
+// OwnersWait reports whether the collector of owners waits for the journal of orphaned owners.
+func (g *Gate) OwnersWait() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.journalUnread()
+}
+
 // Muted reports whether even the creation of an event is refused. Events of the circuit breaker and
 // of envelopes belong to all collectors, the others to the collector of owners.
 func (g *Gate) Muted(reason string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ofAll := reason == events.Tripped || reason == events.Slowed
-	return g.closed || g.halted() || g.config.Mode == config.Observe || !ofAll && g.config.ModeOf(gc.Owners) != config.Enforce
+	return g.closed || g.halted() || g.config.Mode == config.Observe || !ofAll && (g.journalUnread() || g.config.ModeOf(gc.Owners) != config.Enforce)
 }
 
 // Status describes, for people, what stops everything and what waits for a person.
@@ -156,7 +164,7 @@ func (g *Gate) Halts() (words []string) {
 	}{
 		{g.config.Mode == config.Observe, "observe: nothing is changed until mode is enforce"}, {g.paused, "paused by hand"},
 		{g.config.Paused, "paused by configuration"}, {g.tripped, "circuit breaker open: too many deletions"},
-		{g.loading, "asking how it was left"}, {g.journalUnread(), "reading the journal of orphaned owners"}, {g.closed, "ending"}, {!g.sure(), "the API server was away: nothing is sent until each type has caught up"},
+		{g.loading, "asking how it was left"}, {g.journalUnread(), "owners wait: reading the journal of orphaned owners"}, {g.closed, "ending"}, {!g.sure(), "the API server was away: nothing is sent until each type has caught up"},
 		{g.breaker.Exhausted() && !g.loading && !g.closed, "deletions wait until it is written down how many there were"},
 	} {
 		if s.is {

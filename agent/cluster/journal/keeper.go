@@ -61,8 +61,8 @@ type Options struct {
 // Keeper keeps the journal of orphaned owners, in goroutines of its own.
 //
 // Before the finalizer orphan is removed, the owner's UID is stored in the journal; the gate
-// refuses to remove such a finalizer otherwise. Nothing is sent before the journal is taken over,
-// which also fences a predecessor that wakes up late. Records that are requested within 100 ms are
+// refuses to remove such a finalizer otherwise. Nothing is sent for owners before the journal is taken
+// over, which also fences a predecessor that wakes up late. Records that are requested within 100 ms are
 // written together. While owners are observed, the journal is read and not written.
 type Keeper struct {
 	log     *slog.Logger
@@ -194,7 +194,7 @@ func (k *Keeper) Run(ctx context.Context, fenced context.CancelCauseFunc) {
 	}
 }
 
-// take takes the journal over and gives its entries to the collector, before anything is sent.
+// take takes the journal over and gives its entries to the collector, before anything is sent for it.
 // While owners are observed it only reads the journal; if that fails, the gate does not wait for
 // it.
 func (k *Keeper) take(ctx context.Context) (err error) {
