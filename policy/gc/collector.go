@@ -45,6 +45,9 @@ type Rules[E Kept] struct {
 	// Goes, if set, reports whether an object is deleted at its time for that reason. For
 	// other reasons the action is another one, and the Finding has no time.
 	Goes func(why Reason) bool
+	// Room, if set, reports whether the action on e can begin now. If not, e waits until
+	// [Collection.Continue], or until it changes.
+	Room func(e E) bool
 	// Whole is set if reasons depend on [Objects.Whole]: all objects are judged again when
 	// a list begins or ends.
 	Whole bool
@@ -205,8 +208,20 @@ func (c *Collection[E]) Ready(now time.Time, most int) []Action {
 			c.queue.Schedule(e, due)
 			return Action{}, false
 		}
+		if c.rules.Room != nil && !c.rules.Room(e) {
+			c.queue.Schedule(e, due)
+			c.queue.Wait(e, latest)
+			return Action{}, false
+		}
 		return c.rules.Act(e, why), true
 	})
+}
+
+// Continue ends the wait of e for room. It does nothing if e was forgotten.
+func (c *Collection[E]) Continue(e E) {
+	if c.objects.all[e.entry().UID] == e {
+		c.queue.Wait(e, c.now)
+	}
 }
 
 // Answered ignores the answer: a collector that reads has its own method.

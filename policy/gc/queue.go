@@ -234,7 +234,7 @@ func (q *Queue[E]) Again(e E) {
 
 // Next returns the earliest time at which Ready has more; zero if there is none.
 func (q *Queue[E]) Next() time.Time {
-	if len(q.heap) == 0 || q.lane.held {
+	if len(q.heap) == 0 || q.lane.held || q.heap[0].queued().after == math.MaxInt64 {
 		return time.Time{}
 	}
 	next := time.Unix(0, q.heap[0].queued().at()).UTC()

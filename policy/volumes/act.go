@@ -8,30 +8,60 @@ import (
 	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
-// Ready returns the actions that are due, the longest overdue first. At most Config.AtOnce
-// volumes are in flight.
-func (c *Collector) Ready(now time.Time, most int) []gc.Action {
-	list := c.Collection.Ready(now, max(min(most, c.config.atOnce()-len(c.calls)), 0))
-	for _, a := range list {
-		if a.Verb == gc.DeleteVolume {
-			c.calls[a.ID] = call{a.Object.UID, a.Driver}
+// Ready returns the actions that are due, the longest overdue first. At most Config.AtOnce volumes of each
+// driver are in flight.
+func (c *Collector) Ready(now time.Time, most int) (list []gc.Action) {
+	for more := true; more; {
+		next := c.Collection.Ready(now, most-len(list))
+		for _, a := range next {
+			if a.Verb == gc.DeleteVolume {
+				c.calls[a.ID] = call{a.Object.UID, a.Driver}
+			}
 		}
+		list = append(list, next...)
+		// A volume that had its turn may have been kept, so another one has it.
+		more = len(list) < most && c.next()
 	}
 	return list
 }
 
-// Next returns when Ready has more to return; zero if that needs an event or an answer.
-func (c *Collector) Next() time.Time {
-	if len(c.calls) >= c.config.atOnce() {
-		return time.Time{} // an answer makes room
+// room reports whether another volume of the driver may be deleted now. If not, e waits for an answer of
+// that driver. Nothing else waits for it.
+func (c *Collector) room(e *kept) bool {
+	v := e.volume
+	if v == nil || c.calling[v.driver] < c.config.atOnce() {
+		e.waits = false
+		return true
 	}
-	return c.Collection.Next()
+	if !e.waits {
+		e.waits = true
+		c.waiting[v.driver] = append(c.waiting[v.driver], e)
+	}
+	return false
+}
+
+// next ends the wait of volumes for which their drivers have room, and reports whether there were any.
+func (c *Collector) next() (some bool) {
+	for driver, list := range c.waiting {
+		for n := c.config.atOnce() - c.calling[driver]; n > 0 && len(list) > 0; list = list[1:] {
+			if e := list[0]; e.waits {
+				e.waits, some = false, true
+				c.Continue(e)
+				n--
+			}
+		}
+		if c.waiting[driver] = list; len(list) == 0 {
+			delete(c.waiting, driver)
+		}
+	}
+	return some
 }
 
 func (c *Collector) act(e *kept, why gc.Reason) gc.Action {
 	a := c.Delete(Name, e, gc.Background, why)
 	if v := e.volume; v != nil {
 		a.Verb, a.Policy, a.Driver = gc.DeleteVolume, "", v.driver
+		c.calling.Add(v.driver, 1)
 		a.Owner = gc.Coordinates{APIVersion: "v1", Kind: "PersistentVolumeClaim", Resource: "persistentvolumeclaims", UID: v.claimUID}
 		a.Owner.Namespace, a.Owner.Name, _ = strings.Cut(v.claim, "/")
 		return a
@@ -69,6 +99,8 @@ func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 	delete(c.calls, id)
 	c.Collection.Finished(now, id, r)
 	if called {
+		c.calling.Add(of.driver, -1)
 		c.tried(of, r)
+		c.next()
 	}
 }

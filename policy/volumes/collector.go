@@ -20,9 +20,11 @@ type Collector struct {
 	classes gc.Names[string]   // StorageClasses, each with its provisioner
 
 	index   index
-	blind   int              // volumes, claims and attachments whose fields could not be read
-	calls   map[uint64]call  // DeleteVolumes in flight
-	resting map[string]*rest // drivers that cannot serve
+	blind   int                // volumes, claims and attachments whose fields could not be read
+	calls   map[uint64]call    // DeleteVolumes in flight
+	calling gc.Tally           // the same, by driver
+	waiting map[string][]*kept // volumes that wait for an answer of their driver
+	resting map[string]*rest   // drivers that cannot serve
 	words   gc.Words
 	bound   map[string]*node // Nodes of attachments and CSINodes, by name
 
@@ -49,6 +51,7 @@ type kept struct {
 	gc.Entry
 	terminating bool
 	owned       bool
+	waits       bool // in Collector.waiting
 	volume      *volume
 	left        *left
 }
@@ -57,9 +60,9 @@ type kept struct {
 func New(config Config) *Collector {
 	c := &Collector{
 		config: config, index: newIndex(),
-		calls: map[uint64]call{}, resting: map[string]*rest{}, bound: map[string]*node{},
+		calls: map[uint64]call{}, calling: gc.Tally{}, waiting: map[string][]*kept{}, resting: map[string]*rest{}, bound: map[string]*node{},
 	}
-	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Before: c.before, Gone: c.gone, Whole: true})
+	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Room: c.room, Before: c.before, Gone: c.gone, Whole: true})
 	c.claims.Gone, c.classes.Gone = c.claimWent, c.classWent
 	c.drivers.Gone = func(name string, _ struct{}) { c.driverWent(name) }
 	c.claims.News, c.classes.News, c.drivers.News = c.PlanAll, c.PlanAll, c.PlanAll

@@ -65,7 +65,7 @@ type Config struct {
 	// MaxShare is the share of all Nodes that may be lost at once: see [nodes.Losses]. If more are
 	// lost, what these Nodes left stays. 0 or less: the default.
 	MaxShare float64
-	// AtOnce is how many volume deletions may be in flight. Default 4.
+	// AtOnce is how many volume deletions of a driver may be in flight. Default 4.
 	AtOnce int
 }
 

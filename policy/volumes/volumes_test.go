@@ -269,6 +269,74 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
+// TestDriversDoNotWaitForEachOther: a driver that hangs delays neither the volumes of another driver nor what
+// Nodes have left. Its own volumes go on, in turn, as it answers.
+func TestDriversDoNotWaitForEachOther(t *testing.T) {
+	c := &cluster{volume: good(), object: object("PersistentVolume", "a-pv", "uid-pv")}
+	for _, name := range []string{"b", "c", "d", "e", "f", "g"} {
+		v := good()
+		v.Handle = name
+		c.add("PersistentVolume", name, name, v)
+	}
+	v := good()
+	v.Handle, v.Driver, v.ProvisionedBy = "other", two, two
+	c.add("PersistentVolume", "other", "other", v)
+	c.add("VolumeAttachment", "left", "left", volumes.Attachment{Volume: "gone", Node: "gone"})
+	to := c.collector(volumes.Config{Serve: []string{one, two}, Attachments: true, Quarantine: time.Second, AtOnce: 2})
+	later := noon.Add(time.Minute)
+	calls, others := map[string][]gc.Action{}, 0
+	ready := func(most int) {
+		for _, a := range to.Ready(later, most) {
+			if a.Verb != gc.DeleteVolume {
+				others++
+				continue
+			}
+			calls[a.Driver] = append(calls[a.Driver], a)
+		}
+	}
+	ready(10)
+	if len(calls[one]) != 2 || len(calls[two]) != 1 || others != 1 {
+		t.Fatalf("%d and %d volumes are asked for, and %d others", len(calls[one]), len(calls[two]), others)
+	}
+	if _, all := to.Planned(later, 10); all < 7 {
+		t.Errorf("%d are planned", all)
+	}
+	for i := range 7 {
+		to.Finished(later, calls[one][i].ID, gc.Done)
+		ready(1)
+		if want := min(i+3, 7); len(calls[one]) != want {
+			t.Fatalf("%d are asked for after %d answers, want %d", len(calls[one]), i+1, want)
+		}
+	}
+}
+
+// TestVolumeThatStaysLeavesItsTurn: the first that waits for its driver is not due any more, and another one
+// has its turn.
+func TestVolumeThatStaysLeavesItsTurn(t *testing.T) {
+	c := &cluster{volume: good(), object: object("PersistentVolume", "a-pv", "uid-pv")}
+	for _, name := range []string{"b", "c"} {
+		v := good()
+		v.Handle = name
+		c.add("PersistentVolume", name, name, v)
+	}
+	to := c.collector(volumes.Config{Serve: []string{one}, AtOnce: 1})
+	first := to.Ready(noon, 10)
+	if len(first) != 1 {
+		t.Fatalf("%d are asked for", len(first))
+	}
+	var waits []gc.Object
+	for _, uid := range []string{"uid-pv", "b", "c"} {
+		if o := (gc.Object{APIVersion: "v1", Kind: "PersistentVolume", Name: map[string]string{"uid-pv": "a-pv"}[uid], UID: uid}); uid != first[0].Object.UID {
+			waits = append(waits, o)
+		}
+	}
+	to.Forget(noon, typeOf("PersistentVolume"), waits[0])
+	to.Finished(noon, first[0].ID, gc.Done)
+	if next := to.Ready(noon, 10); len(next) != 1 || next[0].Object.UID != waits[1].UID {
+		t.Errorf("then %v", next)
+	}
+}
+
 // TestRestored: nothing is known any more, and nothing asked for.
 func TestRestored(t *testing.T) {
 	c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
