@@ -107,6 +107,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if source := a.pods.Source; source != nil {
 		g.Go(func() error { return ignoreDone(ctx, source.Run(ctx, a.in.podsNews)) })
 	}
+	if kubelet, ok := a.pods.Source.(stats.KubeletSettings); ok {
+		g.Go(func() error { return a.kubelet.Run(ctx, kubelet) })
+	}
 	g.Go(func() error { return a.admin.serve(ctx) })
 	return g.Wait()
 }

@@ -84,6 +84,7 @@ type parts struct {
 	heat      *stats.Heat
 	writers   *stats.Writers
 	unused    *stats.Unused
+	kubelet   *stats.Kubelet
 }
 
 // newAgent composes an agent. It starts nothing.
@@ -167,5 +168,6 @@ func (p *parts) composeStats(o Options, filesystems *watermark.Metrics) {
 	p.heat = stats.NewHeat(p.registry, o.Probes, cmp.Or(notLoaded, noHeat), o.Sources, p.conditions)
 	p.writers = stats.NewWriters(p.registry, o.Probes, cmp.Or(notLoaded, noWriters), o.Cgroups, o.Config.Writers.Top, o.Sources, p.conditions)
 	p.unused = stats.NewUnused(p.registry)
+	p.kubelet = stats.NewKubelet(p.registry, o.Log)
 	stats.NewPrograms(p.registry, o.Probes, o.NoProbes, o.Config, filesystems.Watches)
 }

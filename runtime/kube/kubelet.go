@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -124,6 +125,35 @@ func (k *Kubelet) Configz(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	defer k.client.close() // a caller needs this only once
+	return k.configz(ctx)
+}
+
+// ImageGCHighThreshold returns the used share of the disk, in percent, from which the kubelet itself
+// removes images. At 100 it removes none for space.
+func (k *Kubelet) ImageGCHighThreshold(ctx context.Context) (percent int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	// A request beside a reading of the pods would need a connection of its own.
+	if err := k.takeTurn(ctx, configzPath); err != nil {
+		return 0, err
+	}
+	defer func() { <-k.turn }()
+	body, err := k.configz(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var answer struct {
+		Config struct {
+			Percent *int `json:"imageGCHighThresholdPercent"`
+		} `json:"kubeletconfig"`
+	}
+	if json.Unmarshal(body, &answer) != nil || answer.Config.Percent == nil {
+		return 0, fmt.Errorf("%s: the answer has no imageGCHighThresholdPercent", k.client.op(configzPath))
+	}
+	return *answer.Config.Percent, nil
+}
+
+func (k *Kubelet) configz(ctx context.Context) ([]byte, error) {
 	resp, err := k.client.get(ctx, configzPath, "application/json", nil)
 	if refused := new(fault.Answer); errors.As(err, &refused) && refused.Hint == "" {
 		refused.Hint = fmt.Sprintf("status %d; /configz is served only with enableDebuggingHandlers", refused.Code)
@@ -189,12 +219,10 @@ func (p *kubeletPass) Gone(ctx context.Context, _, _, uid string) (bool, error) 
 func (k *Kubelet) read(ctx context.Context, begin func(), each func(item) error) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	select {
-	case k.turn <- struct{}{}:
-		defer func() { <-k.turn }()
-	case <-ctx.Done():
-		return k.client.broken(k.client.op(podsPath), context.Cause(ctx))
+	if err := k.takeTurn(ctx, podsPath); err != nil {
+		return err
 	}
+	defer func() { <-k.turn }()
 	const attempts = 3
 	for range attempts {
 		if k.whole == nil {
@@ -217,6 +245,16 @@ func (k *Kubelet) read(ctx context.Context, begin func(), each func(item) error)
 	}
 	return &fault.Fault{Op: k.client.op(podsPath), Kind: ErrIncomplete,
 		Text: "the kubelet closes each connection, so that nothing tells whether it was restarted in between"}
+}
+
+// takeTurn waits for the turn; the caller gives it back.
+func (k *Kubelet) takeTurn(ctx context.Context, path string) error {
+	select {
+	case k.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return k.client.broken(k.client.op(path), context.Cause(ctx))
+	}
 }
 
 // list reads the pods, and returns the connection that it used.

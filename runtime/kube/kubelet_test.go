@@ -26,6 +26,7 @@ type kubeletAnswers struct {
 	pods    atomic.Pointer[[]byte]
 	asked   atomic.Int32 // for metrics
 	listed  atomic.Int32 // how often pods were asked for
+	config  string
 }
 
 func (k *kubeletAnswers) set(metrics string, pods ...[]byte) {
@@ -43,6 +44,8 @@ func (k *kubeletAnswers) handle(w http.ResponseWriter, r *http.Request) {
 	case "/pods":
 		k.listed.Add(1)
 		answerJSON(w, 200, *k.pods.Load())
+	case "/configz":
+		answerJSON(w, 200, []byte(k.config))
 	default:
 		http.NotFound(w, r)
 	}
@@ -303,6 +306,31 @@ func TestKubeletReadOnlyPort(t *testing.T) {
 	}
 	if n := answers.asked.Load(); n != 1 {
 		t.Errorf("asked %d times for metrics: the connection was not kept", n)
+	}
+}
+
+// The settings come over the connection on which the kubelet knew its pods, so that those are still
+// read without its metrics.
+func TestImageGCHighThreshold(t *testing.T) {
+	answers := kubeletAnswers{config: `{"kubeletconfig":{"imageGCHighThresholdPercent":100}}`}
+	answers.set(wholeMetrics, normalPod.json())
+	k := newServerOf(t, false, answers.handle).kubelet(t)
+	for range 2 {
+		if pods, err := k.Pods(t.Context()); err != nil || len(pods.List) != 1 {
+			t.Fatalf("%+v, %v", pods, err)
+		}
+		if percent, err := k.ImageGCHighThreshold(t.Context()); err != nil || percent != 100 {
+			t.Errorf("%d, %v", percent, err)
+		}
+	}
+	if n := answers.asked.Load(); n != 1 {
+		t.Errorf("asked %d times for metrics: the connection was not kept", n)
+	}
+	for _, config := range []string{``, `{}`, `{"kubeletconfig":{}}`, `{"kubeletconfig":{"imageGCHighThresholdPercent":"x"}}`} {
+		answers.config = config
+		if _, err := k.ImageGCHighThreshold(t.Context()); err == nil || !strings.Contains(err.Error(), "configz: the answer has no") {
+			t.Errorf("%s: %v", config, err)
+		}
 	}
 }
 

@@ -1,0 +1,51 @@
+package stats
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/runtime/wait"
+)
+
+// KubeletPause is the time between two questions to the kubelet, which reads its settings only when it
+// starts.
+const KubeletPause = 10 * time.Minute
+
+// KubeletSettings is a source of pods that also knows the kubelet's settings.
+type KubeletSettings interface {
+	ImageGCHighThreshold(ctx context.Context) (percent int, err error)
+}
+
+// Kubelet exports when the kubelet itself removes images, for alerts on nodes where no program does.
+type Kubelet struct {
+	log   *slog.Logger
+	ratio *prometheus.GaugeVec // without labels; no series before the first answer
+}
+
+// NewKubelet registers the metric.
+func NewKubelet(r *prometheus.Registry, log *slog.Logger) *Kubelet {
+	f := program.Factory{Registry: r, Subsystem: "node"}
+	return &Kubelet{log: log, ratio: f.Gauges("kubelet_image_gc_threshold_ratio",
+		"The kubelet's own imageGCHighThresholdPercent, from 0 to 1. At 1 the kubelet removes no images for space. Only with pods.source kubelet, and the right to get nodes/configz.")}
+}
+
+// Run asks the kubelet until ctx ends. The latest answer holds while the kubelet gives none.
+func (k *Kubelet) Run(ctx context.Context, kubelet KubeletSettings) error {
+	for failed := false; ; {
+		percent, err := kubelet.ImageGCHighThreshold(ctx)
+		switch {
+		case err == nil:
+			k.ratio.WithLabelValues().Set(float64(percent) / 100)
+		case !failed && ctx.Err() == nil:
+			k.log.Info("the kubelet's image threshold is not known; only alerts depend on it", "error", err)
+		}
+		failed = err != nil
+		if !wait.Sleep(ctx, KubeletPause) {
+			return nil
+		}
+	}
+}
