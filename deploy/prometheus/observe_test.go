@@ -30,16 +30,17 @@ func inObserveMode(input []series) (observed []series, changed bool) {
 	return observed, changed
 }
 
-// nobody pages because ebb observes, and nobody else does ebb's job.
+// nobody is the beginning of the names of alerts that page in mode observe, too: no program does ebb's
+// job.
 const nobody = "EbbNobodyCollects"
 
-// Whatever else happens to a disk or a cluster in which ebb only observes, ebb pages nobody: the
-// stories in which an alert pages are told again in mode observe, and none fires.
+// TestNothingPagesInObserveMode evaluates the stories of all other alerts again as if ebb observed. None
+// may fire.
 func TestNothingPagesInObserveMode(t *testing.T) {
 	needPrometheus(t)
 	var tests unitTests
 	read(t, "rules_test.yaml", &tests)
-	told := map[string]bool{nobody: true}
+	told := map[string]bool{}
 	tests.Tests = slices.DeleteFunc(tests.Tests, func(u unitTest) bool { return strings.HasPrefix(u.Name, nobody) })
 	for i := range tests.Tests {
 		test := &tests.Tests[i]
@@ -54,7 +55,7 @@ func TestNothingPagesInObserveMode(t *testing.T) {
 		}
 	}
 	for _, name := range alertsOf(t, "rules.yaml") {
-		if !told[name] {
+		if !told[name] && !strings.HasPrefix(name, nobody) {
 			t.Errorf("%s: no story", name)
 		}
 	}
