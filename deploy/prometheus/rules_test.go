@@ -175,7 +175,7 @@ func TestFourteenPages(t *testing.T) {
 	}
 }
 
-// action is a sentence that begins with what to do.
+// action matches the beginning of a sentence that says what to do.
 var action = regexp.MustCompile(`(^|[.:?,)] )(Look|Run|Find out|Set|Check|Give|Ask|Report)\b`)
 
 func TestAlertsTellPeople(t *testing.T) {
