@@ -203,6 +203,24 @@ func TestAlertsTellPeople(t *testing.T) {
 	}
 }
 
+// grouping is the list of labels by which an expression groups or matches series.
+var grouping = regexp.MustCompile(`\b(?:by|on) \(([^)]*)\)`)
+
+// TestRulesKeepClustersApart: an expression names cluster wherever it groups or matches, and also
+// whatever drops it otherwise.
+func TestRulesKeepClustersApart(t *testing.T) {
+	for _, r := range readRules(t, ruleFiles...) {
+		for _, m := range grouping.FindAllStringSubmatch(r.Expr, -1) {
+			if !strings.HasPrefix(m[1], "cluster, ") {
+				t.Errorf("%s%s: %s does not begin with cluster", r.Alert, r.Record, m[0])
+			}
+		}
+		if whole := regexp.MustCompile(`\b(sum|count|max|min|avg) ?\(`); whole.MatchString(r.Expr) {
+			t.Errorf("%s%s: %s adds up all clusters", r.Alert, r.Record, whole.FindString(r.Expr))
+		}
+	}
+}
+
 // targetLabels are those of every series, by prometheus.yml; cluster is missing where there is
 // only one.
 var targetLabels = []string{"job", "instance", "node", "pod", "cluster"}

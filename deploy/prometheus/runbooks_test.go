@@ -38,6 +38,25 @@ func sections(t *testing.T, page string) map[string]bool {
 	return found
 }
 
+// TestRunbooksHaveTheirParts checks that each section to which an alert links says what the impact is,
+// what to do, and how to see that it is over.
+func TestRunbooksHaveTheirParts(t *testing.T) {
+	for _, page := range []string{"runbooks-agent.md", "runbooks-controller.md"} {
+		for _, text := range strings.Split(readPage(t, page), "\n## ")[1:] {
+			at := 0
+			for _, part := range []string{"\n**Impact.** ", "\n**Steps**\n\n1. ", "\n**Over when** "} {
+				found := strings.Index(text[at:], part)
+				if found < 0 {
+					title, _, _ := strings.Cut(text, "\n")
+					t.Errorf("%s: %s: no %q where it should be", page, title, part)
+					break
+				}
+				at += found
+			}
+		}
+	}
+}
+
 // listed has the section and the type of each alert in the tables of docs/runbooks.md.
 func listed(t *testing.T) map[string][2]string {
 	t.Helper()
