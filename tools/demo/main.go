@@ -25,7 +25,7 @@ import (
 
 func main() {
 	agent := flag.String("agent", "bin/ebb-agent", "the ebb-agent binary to show")
-	results := flag.String("results", "bench/results", "where demo.json goes")
+	results := flag.String("results", "bin", "where demo.json goes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Minute, errors.New("the demo takes longer than ten minutes"))

@@ -46,6 +46,9 @@ func (b *fixture) uninstall() {
 	b.nothingLeft()
 }
 
+// byHand is the section of installPage for clusters without a registry.
+const byHand = "Without a registry, without Helm"
+
 // manifests installs and uninstalls again, without a registry and without helm. This time the
 // kubelet gets image collection back before the end.
 func (b *fixture) manifests() {
@@ -58,14 +61,14 @@ func (b *fixture) manifests() {
 	}
 	b.provision("--image-gc", "100", "kubelet") // the kubelet also keeps its pull records in memory
 	b.controlled = false
-	b.follow("README.md", "Install it")
+	b.follow(installPage, byHand)
 	b.readyIn("observe")
 	b.notes.ok("installed from an image that was not pulled")
 	b.withoutAgent()
 	b.follow("docs/chart.md", "With the plain manifests")
 	// The directories that were mounted into the pod remain, too; they are empty.
 	b.nothingLeft("files: "+stateDirectory, "files: /run/ebb", "files: "+pinDirectory, "files: /var/lib/kubelet/ebb")
-	b.follow("README.md", "Install it")
+	b.follow(installPage, byHand)
 	b.readyIn("observe")
 	b.provision("--image-gc", "85", "kubelet")
 	b.eventually("the kubelet to collect images itself", func() error {
