@@ -166,7 +166,7 @@ CLUSTER_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler k
 TRANSCRIPT ?=
 
 .PHONY: cluster
-cluster: ## what deploy/cluster/provision.sh takes for a cluster, into bin/cluster
+cluster: build ## what deploy/cluster/provision.sh takes for a cluster, into bin/cluster, and the command ebb
 	@mkdir -p $(BIN)/cluster
 	@peers=$$(tools/peers/build $(CLUSTER_BINARIES)); \
 		install --target-directory=$(BIN)/cluster $(addprefix "$$peers"/,$(CLUSTER_BINARIES))
@@ -222,10 +222,13 @@ vagrant-bench: build ## what "vagrant up bench" runs, into bin/vagrant-bench
 	@$(GO) version -m $(BIN)/vagrant-bench/node | grep -q vcs.revision || \
 		{ echo "vagrant-bench: Go finds no commit: build in a clone, not in a worktree of git" >&2; exit 1; }
 
+# Agent and controller are for Linux alone.
+PROGRAMS = $(if $(filter linux,$(shell $(GO) env GOOS)),./cmd/...,./cmd/ebb)
+
 .PHONY: build
-build: ## build the binaries into bin/
+build: ## build the binaries into bin/; on macOS ebb alone
 	@mkdir -p $(BIN)
-	$(GO) build -ldflags '-s -w' -o $(BIN)/ ./cmd/...
+	$(GO) build -ldflags '-s -w' -o $(BIN)/ $(PROGRAMS)
 
 .PHONY: kubectl-plugin
 kubectl-plugin: build ## bin/kubectl-ebb: put it on your PATH beside ebb, for "kubectl ebb"

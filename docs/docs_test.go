@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -149,6 +150,19 @@ func TestTargets(t *testing.T) {
 			if !known[m[1]] {
 				t.Errorf("%s: there is no make %s", path, m[1])
 			}
+		}
+	}
+}
+
+// TestBuildElsewhere: ebb-agent and ebb-controller are for Linux; make build leaves them out on another
+// system, and builds the command ebb.
+func TestBuildElsewhere(t *testing.T) {
+	for goos, want := range map[string]string{"linux": "./cmd/...", "darwin": "./cmd/ebb"} {
+		cmd := exec.Command("make", "--dry-run", "-C", root, "build")
+		cmd.Env = append(os.Environ(), "GOOS="+goos)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !regexp.MustCompile(`go build .* `+regexp.QuoteMeta(want)+`\n`).Match(out) {
+			t.Errorf("%s: %v, want %s:\n%s", goos, err, want, out)
 		}
 	}
 }

@@ -43,6 +43,26 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestPortsWithoutWarnings: the API server warns of a port with a hostIP and no hostPort, at each kubectl
+// apply and helm install.
+func TestPortsWithoutWarnings(t *testing.T) {
+	for _, network := range []string{"true", "false"} {
+		type port struct {
+			HostIP   string
+			HostPort int
+		}
+		o := render(t, "agent.hostNetwork="+network, "agent.health.port=9999")["DaemonSet/ebb-agent"]
+		ports := convert[[]struct{ Ports []port }](t, at[any](o, "spec", "template", "spec", "containers"))[0].Ports
+		want := port{"127.0.0.1", 9999}
+		if network == "false" {
+			want = port{}
+		}
+		if diff := cmp.Diff([]port{{}, want}, ports); diff != "" {
+			t.Errorf("hostNetwork %s (-want +got):\n%s", network, diff)
+		}
+	}
+}
+
 // TestMonitorsElsewhere: in another namespace they still select the release's pods.
 func TestMonitorsElsewhere(t *testing.T) {
 	objects := render(t, "podMonitor.enabled=true,podMonitor.namespace=monitoring,prometheusRule.enabled=true,prometheusRule.namespace=monitoring")

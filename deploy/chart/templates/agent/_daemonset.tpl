@@ -105,6 +105,7 @@ spec:
               containerPort: {{ $a.health.port }}
               {{- if $a.hostNetwork }}
               hostIP: 127.0.0.1
+              hostPort: {{ $a.health.port }}
               {{- end }}
           # The loop has moved within minutes: not for the runtime's or the API server's failures.
           livenessProbe:
