@@ -263,7 +263,9 @@ dist: ## static binaries for Linux, and ebb for darwin, as archives with checksu
 		if [ "$$os" != linux ]; then programs=./cmd/ebb; fi; \
 		echo "make dist: $$name"; \
 		GOOS=$$os GOARCH=$$arch $(GO) build -ldflags '-s -w' -o $(BIN)/dist/$$name/ $$programs; \
-		cp LICENSE $(BIN)/dist/$$name/; \
+		licences=$$($(GO) run ./tools/image/cmd/image licences $(BIN)/dist/$$name/*); \
+		printf '%s\n' "$$licences" >$(BIN)/dist/$$name/THIRD-PARTY; \
+		cp LICENSE $(BIN)/dist/$$name/; cp LICENSES/GPL-2.0-only.txt $(BIN)/dist/$$name/LICENSE-GPL-2.0-only; \
 		tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$$(git log -1 --format=%ct)" -C $(BIN)/dist -c $$name | gzip -n >$(BIN)/dist/$$name.tar.gz; \
 	done; cd $(BIN)/dist && sha256sum *.tar.gz >SHA256SUMS
 

@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"debug/buildinfo"
 	"fmt"
 	"maps"
 	"os"
@@ -37,6 +38,30 @@ func allModules(list []program) []module {
 	return slices.SortedFunc(maps.Keys(all), func(a, b module) int {
 		return strings.Compare(a.path+"@"+a.version, b.path+"@"+b.version)
 	})
+}
+
+// ThirdParties returns a text with the licences of all modules that the binaries were linked from. The
+// module cache must have the modules, as it does after a build.
+func ThirdParties(ctx context.Context, tree string, binaries ...string) ([]byte, error) {
+	var list []program
+	for _, file := range binaries {
+		info, err := buildinfo.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read build information: %w", err)
+		}
+		list = append(list, program{info: info})
+	}
+	all := allModules(list)
+	texts, err := readLicences(ctx, tree, all)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
+		if len(texts[m]) == 0 {
+			return nil, fmt.Errorf("find licence of %s %s: its module has no file with a usual name, such as LICENSE", m.path, m.version)
+		}
+	}
+	return thirdParties(all, texts), nil
 }
 
 // licenceText is a licence file of a module.

@@ -15,6 +15,8 @@ import (
 	"github.com/spdx/tools-golang/spdx/v2/common"
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
 	"github.com/spdx/tools-golang/spdxlib"
+
+	"github.com/ebb-agent/ebb/tools/buildtest"
 )
 
 const (
@@ -153,6 +155,20 @@ func TestLicences(t *testing.T) {
 	}
 	if got := testFacts.labels()["org.opencontainers.image.licenses"]; got != licenceWithBPF {
 		t.Errorf("the label says %s", got)
+	}
+}
+
+// TestLicencesOfPrograms: they are read from the programs themselves. Here the command reads its own.
+func TestLicencesOfPrograms(t *testing.T) {
+	tool := buildtest.Program(t, "tools/image/cmd/image")
+	text := command(t, ".", tool, "licences", tool)
+	for _, want := range []string{"github.com/spf13/cobra v", "github.com/google/go-containerregistry v", "Apache License"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %d bytes", want, len(text))
+		}
+	}
+	if _, err := ThirdParties(t.Context(), ".", "sbom.go"); err == nil {
+		t.Error("a source has licences")
 	}
 }
 

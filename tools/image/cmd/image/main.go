@@ -54,6 +54,19 @@ digests and sizes as JSON.`,
 			return err
 		},
 	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "licences PROGRAM…",
+		Short: "Print the licences of the modules that Go programs were linked from",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := image.ThirdParties(cmd.Context(), o.Tree, args...)
+			if err != nil {
+				return err
+			}
+			_, err = stdout.Write(text)
+			return err
+		},
+	})
 	f := cmd.Flags()
 	f.StringVar(&o.Tree, "tree", ".", "the clone to build")
 	f.StringVar(&o.Output, "output", "bin/image", "directory for "+image.ArchiveFile+", "+image.SBOMFile+" and "+image.MadeFile)
