@@ -20,6 +20,12 @@ const agentSocket = "/run/ebb/agent.sock"
 // installPage is the page that a newcomer follows.
 const installPage = "docs/install.md"
 
+const (
+	quickstartPage = "docs/quickstart.md"
+	kubeletPage    = "docs/kubelet.md"
+	operatePage    = "docs/operate.md"
+)
+
 // push is the first step of the page. The time and the commands after it, up to the dashboards,
 // are counted.
 func (b *fixture) push() {
@@ -59,6 +65,7 @@ func (b *fixture) look() {
 		}
 	}
 	b.notes.ok("the kernel has its programs, loaded by a container that is not privileged")
+	b.followRest(quickstartPage, "The first 15 minutes")
 	need(b.kubectl("delete", "namespace", "shop", "--wait=false"))
 }
 
@@ -84,10 +91,27 @@ func (b *fixture) readyIn(mode string) explanation {
 func (b *fixture) enforce() {
 	b.upgrade("agent.config.images.imageMinimumGCAge=5s", "prometheusRule.optional=true")
 	b.follow(installPage, "5. Let it act")
+	if said := b.followRest(kubeletPage, "Hand over"); !strings.Contains(said, "images: ebb alone collects") {
+		fail("the doctor does not say that ebb alone collects")
+	}
+	b.notes.ok("the doctor sees from the agent's pod that the kubelet's image collection is handed over")
+	b.upgrade("agent.hostPID=false")
 	b.follow(installPage, "7. Let the controller act")
 	b.readyIn("enforce")
 	b.operate()
 	b.notes.ok("both were replaced, and enforce")
+}
+
+// upgradeAsPrinted upgrades to the image that is there, by its digest.
+func (b *fixture) upgradeAsPrinted() {
+	b.followRest(operatePage, "Upgrade")
+	image := need(b.kubectl("get", "daemonset", "ebb-agent", "--namespace", namespace, "--output=jsonpath={.spec.template.spec.containers[0].image}"))
+	if !strings.HasPrefix(image, repository+"@sha256:") {
+		fail("the agent's image is %s", image)
+	}
+	b.notes.ok("the agent runs from the image with the digest that was pushed")
+	b.upgrade("image.digest=")
+	b.ready()
 }
 
 // upgrade changes values of the release.

@@ -27,6 +27,7 @@ var scenarios = []struct {
 	{"enforce", "It is allowed to act", (*fixture).enforce},
 	{"desk", "From a desk", (*fixture).desk},
 	{"pages", "In a browser", (*fixture).pages},
+	{"upgrade", "An upgrade", (*fixture).upgradeAsPrinted},
 	{"stop", "All agents are stopped at once", (*fixture).stop},
 	{"reclaim", "A disk that fills", (*fixture).reclaim},
 	{"cascade", "A Deployment deleted in each way", (*fixture).cascade},
