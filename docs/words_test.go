@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -78,6 +79,24 @@ func TestPagesAreReadable(t *testing.T) {
 		}
 		if n := strings.Count(string(text), "\n"); path == "../README.md" && n > readmeMost {
 			t.Errorf("%s: %d lines, want at most %d", path, n, readmeMost)
+		}
+	}
+}
+
+// The reader sees at once whether a page is for them.
+func TestPagesSayWhomTheyAreFor(t *testing.T) {
+	pages, err := filepath.Glob("*.md")
+	if err != nil || len(pages) < 20 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	for _, path := range pages {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The first paragraph of install.md says that nothing is published yet.
+		if begin := prose(string(text)); !slices.ContainsFunc(begin[:min(2, len(begin))], func(p string) bool { return strings.HasPrefix(p, "This page is for ") }) {
+			t.Errorf("%s does not begin with \"This page is for …\"", path)
 		}
 	}
 }

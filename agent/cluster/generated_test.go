@@ -34,7 +34,7 @@ func metricsDoc(t *testing.T) string {
 		rows[parts[1]] = fmt.Sprintf("| `%s` | %s | %s |\n", parts[1], labels, strings.ReplaceAll(parts[2], "|", "\\|"))
 	}
 	var b strings.Builder
-	b.WriteString("# Metrics of ebb-controller\n\nGenerated from the registry by `go test ./agent/cluster -run TestGenerated -update`. Beside these, the Go\nruntime's (`go_*`) and the process's (`process_*`) are exported.\n\n| name | labels | meaning |\n|---|---|---|\n")
+	b.WriteString("# Metrics of ebb-controller\n\nThis page is for people who write queries or alerts for the controller. [monitoring.md](monitoring.md) says how to\nscrape it. The Go runtime's metrics (`go_*`) and the process's (`process_*`) are exported, too. `make generate` writes\nthis page from the registry.\n\n| name | labels | meaning |\n|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		b.WriteString(rows[name])
 	}

@@ -50,7 +50,7 @@ func TestObservesUnlessTold(t *testing.T) {
 }
 
 func TestDocument(t *testing.T) {
-	want := "# Configuration of ebb-controller\n\nThe same as `ebb-controller config default`. Unknown fields are refused.\n\n```yaml\n" + DefaultYAML + "```\n"
+	want := "# Configuration of ebb-controller\n\nThis page is for operators who configure the controller. [operate.md](operate.md#tune) has what is changed most often.\nThe controller refuses unknown fields. `ebb-controller config default` prints the same.\n\n```yaml\n" + DefaultYAML + "```\n"
 	golden.Check(t, "../../../docs/controller-config.md", want)
 }
 
