@@ -75,6 +75,7 @@ type requests struct {
 	workers int // started so far
 	jobs    chan gc.Action
 	answers chan answer
+	turns   []chan struct{} // see Controller.turn
 }
 
 // lifetime bounds the goroutines that Run starts, and their requests.
@@ -118,7 +119,7 @@ func New(o Options) *Controller {
 	c.poller = discovery.NewPoller(time.Duration(o.Config.DiscoveryInterval), c.discover)
 	c.events = events.New(events.Options{API: o.API, Log: o.Log, Count: o.Metrics.events, Muted: func(reason string) bool { return c.gate.Muted(reason) }})
 	c.gate = gate.New(gate.Options{Config: o.Config, API: o.API, Log: o.Log, Metrics: o.Metrics.gate, Warn: c.events.Warn, State: o.State, Confirm: confirmed(),
-		InJournal: func(uid string) bool { return c.journal.Has(uid) }, Driver: o.Driver})
+		InJournal: func(uid string) bool { return c.journal.Has(uid) }, Driver: o.Driver, Turn: c.turn})
 	c.journal = journal.NewKeeper(journal.Options{Store: o.Journal, Election: o.Config.LeaderElection, Log: o.Log, Metrics: o.Metrics.journal,
 		Gate: c.gate, Graph: journalGraph{c}, Warn: c.events.Warn})
 	c.server.status.Store(&status{problem: "types are not known yet"})
@@ -221,6 +222,9 @@ func (c *Controller) arm(timer *time.Timer, now time.Time) {
 	if next.IsZero() || !side.IsZero() && side.Before(next) {
 		next = side
 	}
+	if until := c.requests.limit.Until(); len(c.requests.turns) > 0 && now.Before(until) {
+		next = until
+	}
 	switch {
 	case !c.gate.Open() || next.IsZero():
 		timer.Stop()
@@ -234,8 +238,37 @@ func (c *Controller) arm(timer *time.Timer, now time.Time) {
 // wakeLoop has the loop check the gate, as it does after each input.
 func (c *Controller) wakeLoop(ctx context.Context) { _ = c.loop.do(ctx, func(time.Time) {}) }
 
+// turn calls read as one request of the collectors, when there is room for it.
+func (c *Controller) turn(ctx context.Context, read func() error) error {
+	begin := make(chan struct{})
+	if err := c.loop.do(ctx, func(time.Time) { c.requests.turns = append(c.requests.turns, begin) }); err != nil {
+		return err
+	}
+	select {
+	case <-begin:
+	case <-c.loop.ended:
+		return errIdle
+	}
+	err := read()
+	_ = c.loop.do(context.WithoutCancel(ctx), func(now time.Time) {
+		c.collectors.inFlight--
+		if after, busy := metadata.Throttled(err); busy {
+			c.metrics.throttled.Inc()
+			c.requests.limit.Answered(now, limiter.Throttled, 0, after)
+		} else {
+			c.requests.limit.Cancel() // how long a large list takes says little of the API server
+		}
+	})
+	return err
+}
+
 // dispatch begins actions that are due, as far as workers are free.
 func (c *Controller) dispatch(now time.Time) {
+	for ; len(c.requests.turns) > 0 && c.collectorRoom(now) > 0; c.requests.turns = c.requests.turns[1:] {
+		c.requests.limit.Sent()
+		c.collectors.inFlight++
+		close(c.requests.turns[0])
+	}
 	if !c.gate.Open() {
 		return
 	}

@@ -37,6 +37,7 @@ type fake struct {
 	took     time.Duration                       // of each request
 	hang     time.Duration                       // of each change besides
 	do       func(a gc.Action) *metadata.Outcome // before the request is looked at; nil lets it through
+	list     func() error                        // before a live list is read; nil lets it through
 	sent     []gc.Action
 	notices  []metadata.Notice
 	reads    int
@@ -218,6 +219,11 @@ func (f *fake) Do(ctx context.Context, a gc.Action, _ bool) metadata.Outcome {
 }
 
 func (f *fake) ListFields(_ context.Context, t gc.Type, s metadata.Selection, _ metadata.Fields, take func(gc.Object, any) error) error {
+	if f.list != nil {
+		if err := f.list(); err != nil {
+			return err
+		}
+	}
 	unlock := f.lock()
 	f.ask("list", t.APIVersion, t.Kind, "")
 	f.lists[t.Kind]++

@@ -3,9 +3,11 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/policy/volumes"
 	"github.com/ebb-agent/ebb/runtime/csi"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // driver is one in memory.
@@ -158,6 +161,68 @@ func TestOneProofForAll(t *testing.T) {
 		b.api.fault("VolumeAttachment", nil)
 		b.after(time.Hour)
 		b.want("terminating", b.api.get(failed).Terminating, true)
+	})
+}
+
+// elsewhere is a set in a namespace without claims.
+func elsewhere(name string) gc.Object {
+	o := set(name)
+	o.Namespace = "b"
+	return o
+}
+
+// TestProofTakesItsTurn: the live lists are a request among others. They wait for room, and an API server that
+// wants fewer requests has everything slowed down.
+func TestProofTakesItsTurn(t *testing.T) {
+	d := &driver{}
+	inVolumes(t, d, func(c *config.Config) { c.Concurrency = config.Concurrency{Start: 1, Max: 1} }, func(b *fixture) {
+		b.api.list = func() error { time.Sleep(10 * time.Second); return nil }
+		v := b.volume("v")
+		b.after(time.Second)
+		b.want("requests", b.c.requests.limit.InFlight(), 1)
+		owner := b.api.put(elsewhere("s"))
+		pods := b.pods(owner, 1)
+		b.api.remove(owner, gc.Background)
+		b.after(time.Second)
+		b.want("Pods left while the lists are read", b.left(pods), 1)
+		b.after(time.Minute)
+		b.want("Pods left", b.left(pods), 0)
+		b.want("terminating", b.api.get(v).Terminating, true)
+		b.want("requests", b.c.requests.limit.InFlight()+b.c.collectors.inFlight, 0)
+
+		busy := fault.Refused("list", http.StatusTooManyRequests, fault.Status{}, nil)
+		busy.RetryAfter = time.Minute
+		b.api.list = func() error { return busy }
+		b.volume("w")
+		b.after(time.Second)
+		b.metric("requests_throttled_total", 1)
+		b.api.list = nil
+		owner = b.api.put(elsewhere("t"))
+		pods = b.pods(owner, 1)
+		b.api.remove(owner, gc.Background)
+		b.after(30 * time.Second)
+		b.want("Pods left while the API server wants fewer requests", b.left(pods), 1)
+		b.after(time.Minute)
+		b.want("Pods left", b.left(pods), 0)
+		b.want("requests", b.c.requests.limit.InFlight()+b.c.collectors.inFlight, 0)
+	})
+}
+
+// TestProofWaitsForRoom: the live lists wait while all requests are in flight.
+func TestProofWaitsForRoom(t *testing.T) {
+	d := &driver{}
+	inVolumes(t, d, func(c *config.Config) { c.Concurrency = config.Concurrency{Start: 1, Max: 1} }, func(b *fixture) {
+		var begun atomic.Bool
+		b.api.list = func() error { begun.Store(true); return nil }
+		owner := b.api.put(elsewhere("s"))
+		b.pods(owner, 1)
+		b.api.hang = 10 * time.Second
+		d.ready = func() error { b.api.remove(owner, gc.Background); time.Sleep(time.Second); return nil }
+		b.volume("v")
+		b.after(5 * time.Second)
+		b.want("listed", begun.Load(), false)
+		b.after(time.Minute)
+		b.want("listed", begun.Load(), true)
 	})
 }
 

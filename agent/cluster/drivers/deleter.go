@@ -44,6 +44,8 @@ type Options struct {
 	Open    Open                        // nil: a [csi.Driver]
 	Called  func(driver, result string) // counts a call of a driver
 	Refused func(gc.Action) string      // why the gate refuses an action now; empty: it does not
+	// Turn calls read when one more request may be in flight; nil: at once.
+	Turn func(ctx context.Context, read func() error) error
 }
 
 // Deleter deletes volumes. It is safe for concurrent use.
@@ -74,6 +76,9 @@ type proof struct {
 func New(o Options) *Deleter {
 	if o.Open == nil {
 		o.Open = func(name, socket string) Driver { return csi.New(name, socket) }
+	}
+	if o.Turn == nil {
+		o.Turn = func(_ context.Context, read func() error) error { return read() }
 	}
 	return &Deleter{o: o, drivers: map[string]Driver{}}
 }
@@ -222,18 +227,25 @@ func (v *Deleter) lists(ctx context.Context, rules volumes.Config) (*proof, erro
 		}
 	}
 	defer close(p.listed)
-	for _, t := range listed {
-		p.err = v.o.API.ListFields(ctx, t.Type, metadata.Selection{}, t.fields, func(o gc.Object, fields any) error {
-			p.c.Observe(time.Time{}, t.Type, o, fields)
-			return nil
-		})
-		if p.err != nil {
-			v.forget(p)
-			return nil, p.err
-		}
-		p.c.Synced(time.Time{}, t.Type)
+	if p.err = v.o.Turn(ctx, func() error { return v.read(ctx, p.c) }); p.err != nil {
+		v.forget(p)
+		return nil, p.err
 	}
 	return p, nil
+}
+
+// read gives a collector live lists.
+func (v *Deleter) read(ctx context.Context, c *volumes.Collector) error {
+	for _, t := range listed {
+		if err := v.o.API.ListFields(ctx, t.Type, metadata.Selection{}, t.fields, func(o gc.Object, fields any) error {
+			c.Observe(time.Time{}, t.Type, o, fields)
+			return nil
+		}); err != nil {
+			return err
+		}
+		c.Synced(time.Time{}, t.Type)
+	}
+	return nil
 }
 
 // forget drops lists that no more volumes are to be judged by.

@@ -26,7 +26,7 @@ func (a *emptyAPI) ListFields(context.Context, gc.Type, metadata.Selection, meta
 func TestListsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &emptyAPI{}
-		v := &Deleter{o: Options{API: api}}
+		v := New(Options{API: api})
 		kept := func() bool {
 			v.mu.Lock()
 			defer v.mu.Unlock()

@@ -48,6 +48,8 @@ type Options struct {
 	InJournal func(uid string) bool
 	// Driver opens the CSI driver of a name; nil: see [drivers.Options].
 	Driver drivers.Open
+	// Turn is for the live lists before deletions of volumes: see [drivers.Options].
+	Turn func(ctx context.Context, read func() error) error
 }
 
 // Gate admits or refuses every change to the cluster: each deletion and each patch. Mode, pause,
@@ -96,7 +98,7 @@ type Gate struct {
 func New(o Options) *Gate {
 	g := &Gate{api: o.API, log: o.Log, metrics: o.Metrics, warn: o.Warn, confirm: o.Confirm, inJournal: o.InJournal, loading: o.State != nil, saver: saver{store: o.State, wake: make(chan struct{}, 1)}}
 	g.idle = sync.NewCond(&g.mu)
-	g.volumes = drivers.New(drivers.Options{API: o.API, Open: o.Driver, Refused: g.refusalNow,
+	g.volumes = drivers.New(drivers.Options{API: o.API, Open: o.Driver, Refused: g.refusalNow, Turn: o.Turn,
 		Called: func(driver, result string) { o.Metrics.volumeCalls.WithLabelValues(driver, result).Inc() }})
 	g.Configure(o.Config)
 	return g
