@@ -226,6 +226,24 @@ func TestProofWaitsForRoom(t *testing.T) {
 	})
 }
 
+// TestPauseDuringACall: nothing is sent after a pause, although the driver answers after it. The volume goes
+// on when the pause ends.
+func TestPauseDuringACall(t *testing.T) {
+	d := &driver{}
+	inVolumes(t, d, nil, func(b *fixture) {
+		once := sync.Once{}
+		d.delete = func(context.Context) error { once.Do(b.pauseAtOnce); return nil }
+		v := b.volume("v")
+		b.after(time.Hour)
+		b.want("version", b.api.get(v).ResourceVersion, v.ResourceVersion)
+		b.want("requests", b.c.gate.Pause(b.t.Context()), 0)
+		b.want("resumed", b.c.Resume(b.t.Context()), "")
+		b.after(time.Hour)
+		b.want("calls", d.called(), "ready delete:h-v ready delete:h-v")
+		b.want("terminating", b.api.get(v).Terminating, true)
+	})
+}
+
 // TestVolumesWait: what waits has no driver called, whatever the collector's mode.
 func TestVolumesWait(t *testing.T) {
 	for name, configure := range map[string]func(*config.Config){

@@ -174,17 +174,27 @@ func (v *Deleter) finish(ctx context.Context, a gc.Action, live volumes.Live) me
 	if live.Finalizer >= 0 {
 		off := a
 		off.Verb, off.Finalizer, off.Index = gc.RemoveFinalizer, volumes.Finalizer, live.Finalizer
-		out := v.o.API.Do(ctx, off, false)
+		out := v.do(ctx, a, off)
 		if out.Result != gc.Done || out.Object == nil {
 			return unthrottled(out)
 		}
 		del.ResourceVersion = out.Object.ResourceVersion
 	}
-	out := v.o.API.Do(ctx, del, false)
+	out := v.do(ctx, a, del)
 	if live.Finalizer >= 0 && out.Result == gc.Gone {
 		out.Result = gc.Done
 	}
 	return unthrottled(out)
+}
+
+// do sends a request that ends a volume's deletion, unless the gate refuses that deletion by now. Then the
+// object stays, and the driver is asked again when the gate admits it: for a driver, a volume that does not
+// exist is deleted.
+func (v *Deleter) do(ctx context.Context, volume, a gc.Action) metadata.Outcome {
+	if why := v.o.Refused(volume); why != "" {
+		return metadata.Outcome{Result: gc.Failed, Err: fmt.Errorf("the data was deleted, the object is kept: %s by now", why)}
+	}
+	return v.o.API.Do(ctx, a, false)
 }
 
 // unthrottled turns TooMany in an outcome of the API server into Failed. Callers treat TooMany as
