@@ -19,7 +19,8 @@
 //   - links between dashboards name dashboards that exist,
 //   - expressions name only metrics and labels that docs/metrics.md and
 //     docs/controller-metrics.md list,
-//   - no query of fleet.json has more than 30 series with 200 nodes,
+//   - each query has data if agents and controllers export all that they can, and no query of
+//     fleet.json has more than 30 series with 200 such nodes,
 //   - a real Prometheus answers each query, and with data where data is expected, in modes
 //     enforce and observe. It scrapes a real agent, and the metrics that a controller exports
 //     from its start.

@@ -151,7 +151,8 @@ func (s *stage) play() {
 	s.await(`ebb_node_images_removed_total{reason="threshold"} > 0`)
 }
 
-// quiet are the queries without data in both plays, and why.
+// quiet are the queries without data in both plays, and why. TestEveryQueryHasData shows that each of
+// them can have data.
 var quiet = map[string]string{
 	"fleet: Alerts that fire A":                                   "no alert fires",
 	"fleet: annotation 0":                                         "no alert fires",
