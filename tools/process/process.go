@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package process runs children that cannot outlive this process, and reads the resource
 // usage of processes.
 package process
