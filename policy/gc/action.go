@@ -94,6 +94,7 @@ type Action struct {
 	ResourceVersion string
 	Policy          Policy
 	Disrupted       bool   // of a FailPod: it gets the condition DisruptionTarget, too (KEP-3329)
+	Generation      int64  // of the object of a FailPod; 0: not known
 	NoGrace         bool   // of a Delete: gracePeriodSeconds is 0
 	Driver          string // of a DeleteVolume
 	Refs            []Position

@@ -45,7 +45,7 @@ func (c *Collector) ask(t *task) (gc.Action, bool) {
 	}
 	a := gc.Action{Collector: Name, Verb: gc.Delete, Object: c.at(p), ResourceVersion: p.version(), NoGrace: true, Reason: v.reason}
 	if v.fail {
-		a.Verb, a.NoGrace, a.Disrupted = gc.FailPod, false, a.Reason == NodeGone
+		a.Verb, a.NoGrace, a.Disrupted, a.Generation = gc.FailPod, false, a.Reason == NodeGone, int64(p.generation)
 	}
 	if v.reason == NodeGone || v.reason == OutOfService {
 		a.Owner = c.nodes.At(p.node.Name)

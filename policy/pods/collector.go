@@ -230,6 +230,7 @@ func (p *pod) rename(o gc.Object) {
 
 func (p *pod) learn(o gc.Object, f Pod, now time.Time) {
 	ended := p.ended
+	p.generation = f.Generation
 	p.phase, p.created, p.ended = phaseOf(f.Phase), seconds(f.Created), seconds(f.Ended)
 	if p.over() && p.ended == 0 {
 		if p.ended = ended; ended == 0 {

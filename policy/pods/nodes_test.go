@@ -438,10 +438,10 @@ func TestWatchBeforeAnswer(t *testing.T) {
 	for _, more := range []bool{false, true} {
 		w := newCluster(t, pods.Config{})
 		a := w.add("a", "", "Running")
-		a.Terminating = true
+		a.Terminating, a.Generation = true, 3
 		w.list()
 		asked := w.c.Ready(w.now, 9)
-		if len(asked) != 1 || asked[0].Verb != gc.FailPod {
+		if len(asked) != 1 || asked[0].Verb != gc.FailPod || asked[0].Generation != 3 {
 			t.Fatalf("asked for %+v", asked)
 		}
 		a.Phase = "Failed"

@@ -22,7 +22,8 @@ type pod struct {
 	place          int32 // in node.pods
 	epoch          uint32
 	created, ended uint32 // Unix seconds, clamped; 0: not set
-	named          uint8  // the length of the name
+	generation     uint32
+	named          uint8 // the length of the name
 	phase          phase
 	flags          flags
 }

@@ -18,7 +18,9 @@ type Pod struct {
 	// eviction before anything ran), or one of them has not ended.
 	Ended   time.Time
 	Evicted bool // status.reason is Evicted, and it failed
-	NoGrace bool // metadata.deletionGracePeriodSeconds is 0: it was deleted by force
+	// Generation is metadata.generation; 0: the API server sets none.
+	Generation uint32
+	NoGrace    bool // metadata.deletionGracePeriodSeconds is 0: it was deleted by force
 }
 
 // Node has the fields of a Node that the collector needs beside its metadata.

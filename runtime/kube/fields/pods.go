@@ -1,6 +1,7 @@
 package fields
 
 import (
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -15,6 +16,8 @@ func Pod(message []byte) (any, error) {
 	pod := pods.Pod{Created: r.created(p), Node: r.text(p.spec, 10)} // nodeName
 	grace, set := r.number(p.metadata, 10)                           // deletionGracePeriodSeconds
 	pod.NoGrace = set && grace == 0
+	generation, _ := r.number(p.metadata, 7)
+	pod.Generation = uint32(min(max(generation, 0), math.MaxUint32))
 	r.podStatus(p.status, &pod)
 	return r.result(pod)
 }

@@ -40,10 +40,10 @@ func TestPod(t *testing.T) {
 		"nothing": {},
 		"running": {
 			corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: stamp(noon), Annotations: map[string]string{"a": "b"}},
+				ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: stamp(noon), Generation: 3, Annotations: map[string]string{"a": "b"}},
 				Spec:       corev1.PodSpec{NodeName: "n", Hostname: "other", ServiceAccountName: "s"},
 				Status:     corev1.PodStatus{Phase: corev1.PodRunning, Message: "m", ContainerStatuses: statuses(runs())},
-			}, pods.Pod{Phase: "Running", Node: "n", Created: noon}},
+			}, pods.Pod{Phase: "Running", Node: "n", Created: noon, Generation: 3}},
 		"a phase of tomorrow": {corev1.Pod{Status: corev1.PodStatus{Phase: "Resting"}}, pods.Pod{Phase: "Resting"}},
 		"the last container counts": {
 			corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded, InitContainerStatuses: statuses(ended(noon.Add(-2))),

@@ -182,10 +182,12 @@ func TestFailPod(t *testing.T) {
 		var body struct {
 			Metadata struct{ UID, ResourceVersion string }
 			Status   struct {
-				Phase      string
-				Conditions []struct {
+				Phase              string
+				ObservedGeneration int64
+				Conditions         []struct {
 					Type, Status, Reason, Message string
 					LastTransitionTime            time.Time
+					ObservedGeneration            int64
 				}
 			}
 		}
@@ -195,8 +197,8 @@ func TestFailPod(t *testing.T) {
 		at := body.Status.Conditions[0].LastTransitionTime
 		body.Status.Conditions[0].LastTransitionTime = time.Time{}
 		got := fmt.Sprint(r.Method, r.URL.Path, r.Header.Get("Content-Type"), body)
-		want := "PATCH/apis/example.com/v1/namespaces/n/crontabs/o1/statusapplication/strategic-merge-patch+json{{uid-1 7} {Failed " +
-			"[{DisruptionTarget True DeletionByPodGC ebb-controller: node_gone 0001-01-01 00:00:00 +0000 UTC}]}}"
+		want := "PATCH/apis/example.com/v1/namespaces/n/crontabs/o1/statusapplication/strategic-merge-patch+json{{uid-1 7} {Failed 3 " +
+			"[{DisruptionTarget True DeletionByPodGC ebb-controller: node_gone 0001-01-01 00:00:00 +0000 UTC 3}]}}"
 		if got != want {
 			t.Errorf("sent:\n%s\nwant:\n%s", got, want)
 		}
@@ -205,7 +207,7 @@ func TestFailPod(t *testing.T) {
 		}
 		proto("PartialObjectMetadata", named(1))(t, w, r)
 	}), Options{})
-	a := gc.Action{Verb: gc.FailPod, Disrupted: true, Object: theObject, ResourceVersion: "7", Reason: "node_gone"}
+	a := gc.Action{Verb: gc.FailPod, Disrupted: true, Generation: 3, Object: theObject, ResourceVersion: "7", Reason: "node_gone"}
 	if out := c.Do(t.Context(), a, true); out.Result != gc.Done || out.Object == nil {
 		t.Errorf("%+v", out)
 	}

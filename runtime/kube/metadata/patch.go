@@ -90,5 +90,11 @@ func failPod(a gc.Action, now time.Time) any {
 		status["conditions"] = []object{{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
 			"message": "ebb-controller: " + string(a.Reason), "lastTransitionTime": now.UTC().Format(time.RFC3339)}}
 	}
+	if a.Generation > 0 { // API servers before 1.33 set none (KEP-5067)
+		status["observedGeneration"] = a.Generation
+		if a.Disrupted {
+			status["conditions"].([]object)[0]["observedGeneration"] = a.Generation
+		}
+	}
 	return object{"metadata": object{"uid": a.Object.UID, "resourceVersion": a.ResourceVersion}, "status": status}
 }
