@@ -16,6 +16,7 @@ type Collector struct {
 	leases               Signs
 	attachments          gc.Others[*attachment]
 	attached             gc.Tally  // attachments, by the Node's name
+	began                time.Time // when all types could be read first
 	since                time.Time // since when all types can be read
 	survey               survey
 	deletes              map[uint64]string    // in flight: UIDs by the ID of the action
@@ -139,7 +140,9 @@ func (c *Collector) Synced(now time.Time, t gc.Type) {
 	was := c.readable()
 	c.Collection.Synced(now, t)
 	if !was && c.readable() {
-		c.since = now
+		if c.since = now; c.began.IsZero() {
+			c.began = now
+		}
 		c.PlanAll()
 	}
 }

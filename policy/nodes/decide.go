@@ -108,6 +108,9 @@ func (c *Collector) free(e *kept) time.Time {
 	if _, again := c.spent[e.UID]; again || n < c.most() {
 		return now
 	}
+	if c.fresh() && n < c.share() {
+		return c.began.Add(window)
+	}
 	return oldest.Add(window)
 }
 

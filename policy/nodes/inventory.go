@@ -141,8 +141,19 @@ func (c *Collector) least(n int) int {
 	return min(int(math.Ceil(c.config.minShare()*float64(n)-rounding)), max(n-1, 0))
 }
 
+// fresh reports whether an earlier process may have deleted Nodes within the window.
+func (c *Collector) fresh() bool { return c.Now().Sub(c.began) < window }
+
 // most returns how many Nodes may be deleted within the window.
 func (c *Collector) most() int {
+	if c.fresh() {
+		return 1
+	}
+	return c.share()
+}
+
+// share returns what MaxShare allows within the window.
+func (c *Collector) share() int {
 	all := c.Objects().Len()
 	for uid := range c.spent {
 		if c.Objects().Get(uid) == nil {

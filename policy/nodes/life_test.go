@@ -76,7 +76,8 @@ func TestLifeWhileItGoes(t *testing.T) {
 	}
 }
 
-// TestShare: so many go within an hour, and no more.
+// TestShare: so many go within an hour, and no more; and one in the first hour of a leader, which does not
+// know what the last one has deleted.
 func TestShare(t *testing.T) {
 	for share, want := range map[float64]int{0.01: 1, 0.15: 3, 0.29: 5} {
 		s := newScene(t, func(c *nodes.Config) { c.MaxShare, c.MinShare = share, 0.1 })
@@ -85,7 +86,7 @@ func TestShare(t *testing.T) {
 			s.observe(fmt.Sprint("dead-", i), s.dead)
 		}
 		gone := 0
-		for hour := range 3 {
+		for hour := range 4 {
 			for end := s.now.Add(time.Hour - time.Second); s.now.Before(end); s.now = s.now.Add(time.Second) {
 				for _, a := range s.c.Ready(s.now, 10) {
 					switch a.Verb {
@@ -105,12 +106,12 @@ func TestShare(t *testing.T) {
 					}
 				}
 			}
-			if hour == 0 && gone != want {
-				t.Errorf("%v: %d went in the first hour, not %d", share, gone, want)
+			if hour == 0 && gone != 1 || hour == 1 && (gone < want || gone > want+1) { // the first one does not count until the end
+				t.Errorf("%v: %d went until the end of hour %d of a leader that may delete %d", share, gone, hour, want)
 			}
 		}
 		if gone < min(2*want, 10) {
-			t.Errorf("%v: %d went in three hours", share, gone)
+			t.Errorf("%v: %d went in four hours", share, gone)
 		}
 	}
 }

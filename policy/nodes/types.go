@@ -50,7 +50,7 @@ type Config struct {
 	// the last one, and of the existing Nodes. All but one are always enough. Default 0.8.
 	MinShare float64
 	// MaxShare is the share of all Nodes that may be deleted within an hour. One Node always
-	// may. Default 0.1.
+	// may, and no more in the first hour of a process. Default 0.1.
 	MaxShare float64
 }
 
