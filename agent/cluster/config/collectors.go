@@ -311,7 +311,9 @@ func (c *CSRs) problems(between func(field string, d Duration, least time.Durati
 		at := fmt.Sprintf("collectors.csrs.signers[%d]", n)
 		patterns(at+".name", s.Name)
 		for field, d := range map[string]Duration{"pending": s.Pending, "unissued": s.Unissued, "issued": s.Issued, "refused": s.Refused} {
-			between(at+"."+field, d, 0)
+			if d != 0 { // as for all others
+				between(at+"."+field, d, time.Minute)
+			}
 		}
 	}
 }

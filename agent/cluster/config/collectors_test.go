@@ -95,6 +95,16 @@ collectors:
 	}
 }
 
+// TestSigners: their times are none, or at least a minute, as for all requests.
+func TestSigners(t *testing.T) {
+	for text, want := range map[string]string{"0s": "", "1m": "", "59s": "collectors.csrs.signers[0].refused: ", "-1m": "collectors.csrs.signers[0].refused: "} {
+		_, err := Parse([]byte("collectors: {csrs: {signers: [{name: a/b, refused: " + text + "}]}}"))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
 // TestInventory: where it may be.
 func TestInventory(t *testing.T) {
 	for text, want := range map[string]string{

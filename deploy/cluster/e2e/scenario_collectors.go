@@ -51,8 +51,8 @@ func (b *fixture) collectors() {
 	others := counterparts(string(need(os.ReadFile(collectorsPage))))
 	b.managerRuns(others, false)
 	b.notes.ok("the controller manager runs none of %s", strings.Join(others, ", "))
-	// CSRs are kept for at least a minute. Only a per-signer setting can be shorter.
-	b.collectorsAre("enforce", "pods.quarantine=2s", "csrs.signers[0].name=e2e.test/client", "csrs.signers[0].refused=1s")
+	// Requests are kept for at least a minute.
+	b.collectorsAre("enforce", "pods.quarantine=2s", "csrs.signers[0].name=e2e.test/client", "csrs.signers[0].refused=1m")
 	b.discard("taken")
 	b.decided("done: jobs, delete Job taken, ttl_after_finished", "done: pods, delete Pod taken-lost, node_gone",
 		"done: csrs, delete CertificateSigningRequest taken, denied")
