@@ -64,7 +64,7 @@ func (b *fixture) ebbWith(collectors map[string]any) contender.Contender {
 // collectors returns settings with only these collectors on.
 func (b *fixture) collectors(on map[string]any) map[string]any {
 	all := map[string]any{}
-	for _, name := range []string{"pods", "jobs", "csrs", "leases"} {
+	for _, name := range []string{"pods", "jobs", "csrs", "leases", "nodes", "volumes"} {
 		all[name] = map[string]any{"mode": "off"}
 	}
 	maps.Copy(all, on)

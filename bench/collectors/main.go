@@ -20,8 +20,8 @@ import (
 type options struct {
 	*contender.Options
 	rounds, batch, pods, csrs int
-	families                  int
-	lasts, ahead, rest        time.Duration
+	families, firstDay        int
+	lasts, ahead, rest, later time.Duration
 	only                      string
 }
 
@@ -36,7 +36,8 @@ type options struct {
 //
 // differences is on how many objects the two disagreed. off_… and observe_… are the cost of a start
 // and of all that is kept. cascade_alone_… and cascade_beside_… are the times from an owner's
-// DELETE to its dependent's end: alone, and beside Pods that are all due at once.
+// DELETE to its dependent's end: alone, and beside Pods that are all due at once. cascade_first_day_… and
+// cascade_first_day_later_… are the same as shipped, beside Jobs that are all due at once, and after a while.
 type figures map[string]float64
 
 // set stores a figure, rounded.
@@ -45,6 +46,7 @@ func (f figures) set(name string, v float64) { f[name] = result.Round(v) }
 // parts can each be measured separately. They run in this order.
 var parts = []benchmark.Part[func(context.Context, *fixture, figures) error]{
 	{Name: "rate", Measure: measureRates}, {Name: "due", Measure: measureDue}, {Name: "cascade", Measure: measureCascade}, {Name: "heap", Measure: measureHeap},
+	{Name: "firstday", Measure: measureFirstDay}, // the last: it leaves most of its Jobs behind
 }
 
 // longest is how long the bench waits for anything.
@@ -58,10 +60,12 @@ func main() {
 	flag.IntVar(&o.pods, "objects", 50_000, "Pods, and as many Jobs, when memory is measured, and Pods beside a cascade")
 	flag.IntVar(&o.csrs, "csrs", 20_000, "CertificateSigningRequests, when memory is measured")
 	flag.IntVar(&o.families, "families", 300, "owners, each with a dependent, that are deleted one after the other")
+	flag.IntVar(&o.firstDay, "first-day", 50_000, "Jobs, each with two Pods, that are due when the collector of Jobs starts as shipped")
+	flag.DurationVar(&o.later, "later", 8*time.Minute, "until that collector has used its half of the circuit breaker's window")
 	flag.DurationVar(&o.lasts, "lasts", 25*time.Second, "how long objects fall due")
 	flag.DurationVar(&o.ahead, "ahead", 45*time.Second, "what is given to load them, and to ebb to start, before the first is due")
 	flag.DurationVar(&o.rest, "rest", 5*time.Second, "what a process is given to come to rest before its memory counts")
-	flag.StringVar(&o.only, "only", "", "measure only some of: rate, due, cascade, heap; then nothing is written, unless -results says where")
+	flag.StringVar(&o.only, "only", "", "measure only some of: rate, due, cascade, heap, firstday; then nothing is written, unless -results says where")
 	benchmark.MainOrRender("bench-collectors", func() error { return render(o.Results) }, func(ctx context.Context) error { return run(ctx, o) })
 }
 

@@ -107,9 +107,10 @@ func (e Ebb) Heap(ctx context.Context) (float64, error) {
 // Contender is ebb at its best: alone, and with nothing that bounds its deletions.
 func (e Ebb) Contender() Contender {
 	settings := map[string]any{
-		"leaderElection": map[string]any{"enabled": false},
-		"circuitBreaker": map[string]any{"deletions": 0},
-		"envelope":       map[string]any{"burst": 0},
+		"leaderElection":    map[string]any{"enabled": false},
+		"circuitBreaker":    map[string]any{"deletions": 0},
+		"envelope":          map[string]any{"burst": 0},
+		"collectorEnvelope": map[string]any{"burst": 0},
 	}
 	maps.Copy(settings, e.Settings)
 	return e.contender("ebb", settings)
