@@ -11,8 +11,7 @@ import (
 type Collector struct {
 	gc.Collection[*kept]
 	config Config
-	spaces gc.Others[*space]
-	byName map[string]*space
+	spaces gc.Names[map[string]string] // labels of Namespaces
 }
 
 // kept is what is known of a Job. There may be many, so it is small.
@@ -28,9 +27,10 @@ type kept struct {
 
 // New makes an empty collector.
 func New(config Config) *Collector {
-	c := &Collector{config: config, byName: make(map[string]*space)}
+	c := &Collector{config: config}
 	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act})
-	c.spaces.Gone, c.spaces.News = c.namespaceGone, c.PlanAll
+	c.spaces.Gone = func(name string, _ map[string]string) { c.replan(name) }
+	c.spaces.News = c.PlanAll
 	c.Beside("Namespace", &c.spaces)
 	return c
 }

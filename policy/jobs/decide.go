@@ -64,11 +64,11 @@ func (c *Collector) after(e *kept) (why gc.Reason, d time.Duration) {
 			continue
 		}
 		if d.Selects != nil {
-			space := c.byName[e.Namespace]
-			if space == nil || !c.spaces.Current(space) {
+			labels, there := c.spaces.Get(e.Namespace)
+			if !there || !c.spaces.Known() {
 				return NamespaceUnread, 0
 			}
-			if !d.Selects(space.labels) {
+			if !d.Selects(labels) {
 				continue
 			}
 		}
