@@ -29,6 +29,33 @@ func TestPagesQuoteTheLatestRuns(t *testing.T) {
 	}
 }
 
+// quotes are the figures that the comments of the chart's values quote.
+const quotes = `{{f 0 "idle.ebb.rss_mib"}} MiB and {{f 3 "idle.ebb.cpu_percent"}} % of a core with {{f 0 "idle.images"}} images (bench/results/idle.json)
+5,000 images it is {{f 0 "images.rss_mib"}} MiB, with 10,000 it is {{f 0 "images.rss_mib_10k"}} MiB, and {{f 0 "images.peak_rss_mib_10k"}} MiB for a moment
+{{f 0 "cascade.memory.ebb_shipped.rss_mib"}} MiB with 100,000 objects, and {{f 0 "cascade.memory.ebb_shipped.peak_rss_mib"}} MiB while
+{{f 0 "size.many.ebb.rss_mib"}} MiB with a million objects, and {{f 0 "size.many.ebb.cascade_peak_rss_mib"}} MiB while {{f 0 "size.many.cascade_dependents"}} of them`
+
+// TestChartQuotesResults: if it fails, change the comments in values.yaml, then make generate.
+func TestChartQuotesResults(t *testing.T) {
+	names, older := quoted, result.Older
+	t.Cleanup(func() { quoted, result.Older = names, older })
+	quoted, result.Older = []string{"idle", "images", "cascade", "size"}, nil
+	text, err := os.ReadFile("../../deploy/chart/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := render(results, quotes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flat := strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n  # ", " ")), " ")
+	for line := range strings.SplitSeq(want, "\n") {
+		if !strings.Contains(flat, line) {
+			t.Errorf("values.yaml does not have: %s", line)
+		}
+	}
+}
+
 // TestOrigins: each result says what it is of, but for those that predate this; and those are
 // on the list no longer than until they are measured anew.
 func TestOrigins(t *testing.T) {
