@@ -43,9 +43,9 @@ func (a *agentAccess) others(ctx context.Context, nodes []show.Node[page.Status]
 			return nil
 		})
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	managers, cancel := context.WithTimeout(ctx, a.timeout) // ctx belongs to the goroutines, too
 	defer cancel()
-	o.Managers, o.ManagersOff = uninstall.Managers(ctx, api)
+	o.Managers, o.ManagersOff = uninstall.Managers(managers, api)
 	return o, group.Wait()
 }
 
