@@ -37,10 +37,15 @@ type Others struct {
 	KubeletsUnknown map[string]int `json:"kubeletsUnknown,omitempty"` // nodes by the reason why it is not known
 	Managers        []string       `json:"managers,omitempty"`        // kube-controller-managers that collect
 	ManagersOff     []string       `json:"managersOff,omitempty"`     // those that do not, and why
+	ManagersAtRisk  []string       `json:"managersAtRisk,omitempty"`  // those of ManagersOff that a storage version migration can end
 }
 
-// Findings counts the nodes that are not ready, paused or degraded.
+// Findings counts the nodes that are not ready, paused or degraded, and the kube-controller-managers at
+// risk.
 func (r StatusReport) Findings() (n int) {
+	if r.Others != nil {
+		n = len(r.Others.ManagersAtRisk)
+	}
 	for _, node := range answered(r.Nodes) {
 		if s := node.Page; !s.Ready || s.Paused != nil || len(s.Degraded) > 0 {
 			n++
@@ -79,6 +84,10 @@ func Status(w io.Writer, v View, r StatusReport) error {
 	if r.Others != nil {
 		t.hang("Kubelets     ", r.Others.kubelets())
 		t.hang("Manager      ", r.Others.managers())
+		if risk := r.Others.ManagersAtRisk; len(risk) > 0 {
+			t.hang("At risk      ", names(risk)+": storagemigration.k8s.io is served, and a storage version migration makes kube-controller-manager 1.36 panic "+
+				"while its garbage collector is off; add -storage-version-migrator-controller to --controllers")
+		}
 	}
 	findings := newTable(column{name: "NODE"}, column{name: "STATE"}, column{name: "WHY", wrap: true})
 	for _, n := range answered(r.Nodes) {

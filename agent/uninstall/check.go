@@ -152,7 +152,7 @@ func (v *Verdict) checkObjects(ctx context.Context, c *kube.Client, o CheckOptio
 // more when their owner is.
 func (v *Verdict) checkCollector(ctx context.Context, c *kube.Client) {
 	const what = "without one, dependents of deleted owners stay: a deleted Deployment leaves its pods"
-	on, off := Managers(ctx, c)
+	on, off, _ := Managers(ctx, c)
 	switch {
 	case len(on) == 0 && len(off) > 0:
 		v.refuse(Refusal{

@@ -28,6 +28,19 @@ func TestCollects(t *testing.T) {
 	}
 }
 
+func TestMigrates(t *testing.T) {
+	for args, want := range map[string]bool{
+		"kube-controller-manager --controllers=*,-garbage-collector-controller":                                      true,
+		"kube-controller-manager --controllers=*,-garbage-collector-controller,-storage-version-migrator-controller": false,
+		"kube-controller-manager --controllers=deployment-controller":                                                false,
+		"kube-controller-manager --controllers":                                                                      false,
+	} {
+		if got := migrates(strings.Fields(args)); got != want {
+			t.Errorf("%s: %v, want %v", args, got, want)
+		}
+	}
+}
+
 func FuzzCollects(f *testing.F) {
 	f.Add("a --controllers *,-garbagecollector")
 	f.Fuzz(func(t *testing.T, line string) {

@@ -186,6 +186,15 @@ func TestNoController(t *testing.T) {
 	}
 }
 
+// TestManagerAtRisk: a storage version migration ends a kube-controller-manager whose collector is off.
+func TestManagerAtRisk(t *testing.T) {
+	newCluster(t, "worker-1").migrates = true
+	out, _, code := call(t, nil, "status")
+	if code != int(exitFindings) || !strings.Contains(out, "At risk      kube-system/kube-controller-manager-cp: storagemigration.k8s.io is served") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
 // TestOutputs: each command in each form.
 func TestOutputs(t *testing.T) {
 	newCluster(t, "worker-1", "worker-2")

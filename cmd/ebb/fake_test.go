@@ -26,6 +26,7 @@ type cluster struct {
 	nodes      []string
 	alone      bool // there is no controller
 	forbidden  bool // what is beside pods and exec
+	migrates   bool // storage versions
 	noExec     bool // exec is forbidden
 	refused    atomic.Int64
 	kubeconfig string
@@ -79,6 +80,8 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/api/v1/namespaces/kube-system/pods":
 		write(http.StatusOK, object{"kind": "PodList", "items": []object{{"metadata": object{"name": "kube-controller-manager-cp"}, "status": object{"phase": "Running"},
 			"spec": object{"containers": []object{{"command": []string{"kube-controller-manager", "--controllers=*,-garbage-collector-controller"}}}}}}})
+	case path == "/apis/storagemigration.k8s.io" && c.migrates:
+		write(http.StatusOK, object{"kind": "APIGroup"})
 	case strings.HasSuffix(path, "/proxy/stats/summary"):
 		fmt.Fprint(w, showtest.Summary)
 	default:

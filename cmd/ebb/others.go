@@ -45,7 +45,7 @@ func (a *agentAccess) others(ctx context.Context, nodes []show.Node[page.Status]
 	}
 	managers, cancel := context.WithTimeout(ctx, a.timeout) // ctx belongs to the goroutines, too
 	defer cancel()
-	o.Managers, o.ManagersOff = uninstall.Managers(managers, api)
+	o.Managers, o.ManagersOff, o.ManagersAtRisk = uninstall.Managers(managers, api)
 	return o, group.Wait()
 }
 

@@ -29,7 +29,8 @@ right to get nodes/proxy, and whether a kube-controller-manager that runs as a p
 objects, which needs the right to list pods in kube-system. Otherwise that is unknown.
 
 It changes nothing. With --wait it asks every two seconds until all agents are ready. It ends
-at once if you lack a right. A finding is an agent that is not ready, paused or degraded.
+at once if you lack a right. A finding is an agent that is not ready, paused or degraded, and a
+kube-controller-manager that a storage version migration can end.
 
 ` + exitTable
 
