@@ -244,6 +244,18 @@ func TestPauseDuringACall(t *testing.T) {
 	})
 }
 
+// TestEndDuringACall: a controller that ends finishes a volume whose data its driver has deleted.
+func TestEndDuringACall(t *testing.T) {
+	d := &driver{}
+	inVolumes(t, d, nil, func(b *fixture) {
+		d.delete = func(context.Context) error { b.c.gate.Close(); return nil }
+		v := b.volume("v")
+		b.after(time.Hour)
+		b.want("calls", d.called(), "ready delete:h-v")
+		b.want("terminating", b.api.get(v).Terminating, true)
+	})
+}
+
 // TestVolumesWait: what waits has no driver called, whatever the collector's mode.
 func TestVolumesWait(t *testing.T) {
 	for name, configure := range map[string]func(*config.Config){

@@ -44,6 +44,8 @@ type Options struct {
 	Open    Open                        // nil: a [csi.Driver]
 	Called  func(driver, result string) // counts a call of a driver
 	Refused func(gc.Action) string      // why the gate refuses an action now; empty: it does not
+	// RefusedEnd is Refused for the rest of a volume's deletion, after the driver's call.
+	RefusedEnd func(gc.Action) string
 	// Turn calls read when one more request may be in flight; nil: at once.
 	Turn func(ctx context.Context, read func() error) error
 }
@@ -191,7 +193,7 @@ func (v *Deleter) finish(ctx context.Context, a gc.Action, live volumes.Live) me
 // object stays, and the driver is asked again when the gate admits it: for a driver, a volume that does not
 // exist is deleted.
 func (v *Deleter) do(ctx context.Context, volume, a gc.Action) metadata.Outcome {
-	if why := v.o.Refused(volume); why != "" {
+	if why := v.o.RefusedEnd(volume); why != "" {
 		return metadata.Outcome{Result: gc.Failed, Err: fmt.Errorf("the data was deleted, the object is kept: %s by now", why)}
 	}
 	return v.o.API.Do(ctx, a, false)

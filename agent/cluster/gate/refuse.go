@@ -74,11 +74,27 @@ func (g *Gate) refusalNow(a gc.Action) string {
 	return g.refusal(a)
 }
 
+// refusalToEndNow is refusalToEnd for callers that do not hold the lock.
+func (g *Gate) refusalToEndNow(a gc.Action) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refusalToEnd(a)
+}
+
 // refusal returns why an action is refused, whatever the counts are, or "" if it is not. The caller
 // holds the lock.
 func (g *Gate) refusal(a gc.Action) string {
+	if g.closed {
+		return Closed
+	}
+	return g.refusalToEnd(a)
+}
+
+// refusalToEnd is refusal for the rest of an action that has begun. A controller that ends finishes it in its
+// time of grace, unless another one leads.
+func (g *Gate) refusalToEnd(a gc.Action) string {
 	switch {
-	case g.closed || g.leaseHeld != nil && !g.leaseHeld():
+	case g.leaseHeld != nil && !g.leaseHeld():
 		return Closed
 	// A finalizer is only removed from an object that was deleted.
 	case a.Verb != gc.Record && a.Verb != gc.Withdraw && g.excluded(a.Object) && a.Verb != gc.RemoveFinalizer:
