@@ -197,7 +197,12 @@ func (l *looks) failed(err error) {
 	l.metrics.lookFailures.Inc()
 	l.health.setReady(err.Error())
 	l.conditions.Begin("look", slog.LevelWarn, "cannot read the node; trying again", "error", err, "next", l.retryWait.String())
-	l.alarms.sooner(alarmRetry, l.now().Add(l.retryWait))
+	l.tryAgain(l.now())
+}
+
+// tryAgain plans the next try of what failed.
+func (l *looks) tryAgain(now time.Time) {
+	l.alarms.sooner(alarmRetry, now.Add(l.retryWait))
 	l.retryWait = min(2*l.retryWait, retryMost)
 }
 
@@ -205,7 +210,11 @@ func (l *looks) done(now time.Time) {
 	if l.last.IsZero() {
 		l.alarms.set(alarmRest, now.Add(restPause))
 	}
-	l.retryWait, l.last = retryFirst, now
+	if l.last = now; l.reclaim.Unmended() {
+		l.tryAgain(now)
+	} else {
+		l.retryWait = retryFirst
+	}
 	if !l.conditions.Holds(eventsBroken) {
 		l.health.setReady("")
 	}

@@ -179,6 +179,74 @@ func TestRemovalFailsWithoutNames(t *testing.T) {
 	})
 }
 
+// The names of one image cannot be restored at once. They are back before another image is chosen in its place.
+func TestNamesAreBackBeforeOthersGo(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		faults := fake.Faults{Complete: map[string]error{ids[0]: errors.New("bolt: timeout")}}
+		faults.During = func(id string) {
+			if id != ids[0] {
+				w.wantNames(5 - len(w.rt.Removed()) - 1)
+				return
+			}
+			faults.Restore = errors.New("bolt: timeout")
+			w.rt.SetFaults(faults)
+		}
+		w.rt.SetFaults(faults)
+		w.fill(81)
+		w.pass(500 * time.Millisecond) // before any retry
+		w.wantRemoved(ids[1], ids[2])
+		w.wantNames(3)
+		if n := w.metric("ebb_node_images_restored_total"); n == 0 {
+			t.Error("nothing was mended: there is nothing to test")
+		}
+	})
+}
+
+// What a run could not restore is tried again soon, although nothing happens on the node.
+func TestNamesAreTriedAgainSoon(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.five()
+		w.rt.SetFaults(fake.Faults{During: func(string) {
+			w.others(10) // no image is to go any more
+			w.rt.SetFaults(fake.Faults{End: errors.New("bolt: timeout")})
+		}})
+		w.fill(81)
+		w.wantRemoved()
+		w.wantNames(4)
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(retryMost)
+		w.wantNames(5)
+	})
+}
+
+// A slow runtime has time to restore the names of each image, as long as the agent runs.
+func TestNamesOfAGroupAreRestoredSlowly(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{}
+		ids := w.many(20)
+		w.rt.SetFaults(fake.Faults{During: func(id string) {
+			if id == ids[6] { // the last of the third group
+				w.rt.SetDisk(size, 0, 100000)
+				w.rt.SetFaults(fake.Faults{Delay: 4 * time.Second})
+			}
+		}})
+		w.fill(99)
+		w.pass(time.Minute)
+		w.wantRemoved(ids[:3]...)
+		w.wantNames(17)
+		w.wantLogged(0, "could not be put back")
+	})
+}
+
+// wantNames wants so many images with names.
+func (w *world) wantNames(n int) {
+	w.t.Helper()
+	if inv, err := w.rt.Inventory(w.t.Context()); err != nil || len(inv.Images) != n {
+		w.t.Errorf("%d images have their names, %v; want %d", len(inv.Images), err, n)
+	}
+}
+
 func TestLastLookFails(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()
@@ -186,10 +254,7 @@ func TestLastLookFails(t *testing.T) {
 		w.fill(81)
 		w.wantRemoved()
 		w.wantLogged(1, "image could not be removed", "look whether they came into use: timeout", ids[0])
-		inv, err := w.rt.Inventory(context.Background())
-		if err != nil || len(inv.Images) != 5 {
-			t.Errorf("%d images have their names, %v", len(inv.Images), err)
-		}
+		w.wantNames(5)
 	})
 }
 

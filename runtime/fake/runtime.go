@@ -48,6 +48,7 @@ type Faults struct {
 	End       error            // from Restore and Complete
 	Complete  map[string]error // from Complete alone, by image ID
 	During    func(id string)  // called while an image is withdrawn
+	Restore   error            // from the next Restore alone, once
 	Restored  func(id string)  // called when an image has its names back
 	Checking  func()           // called before Check looks
 	Collect   time.Duration    // how long a collection takes

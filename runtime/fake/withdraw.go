@@ -87,7 +87,10 @@ func (w *withdrawal) Restore(ctx context.Context) error {
 	if err := w.r.begin(ctx); err != nil {
 		return fmt.Errorf("restore image %s: %w", w.image.id, err)
 	}
-	err, restored := w.restore(), w.r.faults.Restored
+	err, restored := w.r.faults.Restore, w.r.faults.Restored
+	if w.r.faults.Restore = nil; err == nil {
+		err = w.restore()
+	}
 	w.r.mu.Unlock()
 	if restored != nil && err == nil {
 		restored(w.image.id)

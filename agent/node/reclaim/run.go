@@ -103,14 +103,14 @@ func (run *Run) Execute(ctx context.Context) (again bool) {
 			run.outcome.result = capped
 			return false
 		}
-		plan := r.target.plan.Remove
+		plan, mended := r.target.plan.Remove, !r.unmended
 		plan = plan[:min(run.groupSize(), free, len(plan))]
 		spared, v := run.removeGroup(ctx, plan)
 		if v == stop {
 			return false
 		}
-		if run.pass.doubt || spared == len(plan) {
-			return true // read everything before the next try: the disk's figure varies
+		if run.pass.doubt || spared == len(plan) || mended && r.unmended {
+			return true // mend, and read everything before the next try: the disk's figure varies
 		}
 	}
 	return true

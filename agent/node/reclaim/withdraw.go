@@ -25,8 +25,8 @@ const (
 	// that has begun is finished.
 	NamesAwayMost = 2 * time.Second
 
-	// restoreMost bounds how long the names of a group may take to be restored. When the agent stops,
-	// it bounds all of them together.
+	// restoreMost bounds how long the names of an image may take to be restored. When the agent stops,
+	// it bounds those of all images together.
 	restoreMost = 10 * time.Second
 
 	// groupMost bounds how many images wait for their last look together.
@@ -78,7 +78,7 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 		return spared, v
 	}
 	booked(ctx, run, group)
-	for first := true; len(group) > 0; first = false {
+	for first := true; len(group) > 0 && !run.pass.doubt; first = false {
 		if !first && tooLong() {
 			why = "those before it took long; its turn comes again"
 			return spared, goOn
@@ -101,7 +101,7 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 			if why := run.nowKept(group[n].image, group[n].used); why != "" {
 				run.stays(group[n], why)
 			}
-			group[n].staysFor(whySpared(slices.Contains(plan, group[n].ImageID), len(goes) == free))
+			group[n].staysFor(whySpared(plan, group[n].ImageID, free))
 			group = slices.Delete(group, n, n+1)
 			spared++
 			continue
@@ -118,13 +118,13 @@ func (run *Run) removeGroup(ctx context.Context, plan []image.Decision) (spared 
 	return spared, goOn
 }
 
-// whySpared returns why an image of a group is not to go now. planned is true if the latest plan removes it,
-// capped if the cap stops that.
-func whySpared(planned, capped bool) string {
-	switch {
-	case !planned:
+// whySpared returns why an image of a group is not to go now. plan has the IDs of the images that the latest plan
+// removes, in its order. free is how many of them the cap allows.
+func whySpared(plan []string, id string, free int) string {
+	switch n := slices.Index(plan, id); {
+	case n < 0:
 		return "its removal is not needed any more"
-	case capped:
+	case n >= free:
 		return "not more may go in this hour"
 	}
 	return "another image's turn comes first"
@@ -384,20 +384,12 @@ func (run *Run) needed(ctx context.Context, batch []leaving, users func() ([][]s
 // putBack restores the names of images, also when the agent stops. why is the reason for the history;
 // with "" the caller records it.
 func (run *Run) putBack(ctx context.Context, group []leaving, why string) {
-	by := time.Now().Add(restoreMost)
-	if ctx.Err() != nil {
-		run.stopBy = cmp.Or(run.stopBy, by)
-		by = run.stopBy
-	}
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
-	defer cancel()
 	for _, l := range group {
 		if l.names == nil {
 			l.staysFor(why)
 			continue
 		}
-		var err error
-		if run.o.Outside(func() { err = l.names.Restore(ctx) }); err != nil {
+		if err := run.restore(ctx, l.names); err != nil {
 			l.attempt.Unknown(err.Error())
 			run.r.unmended = true
 			run.o.Log.Warn("the names of an image could not be put back; trying again", "image", l.ImageID,
@@ -407,4 +399,17 @@ func (run *Run) putBack(ctx context.Context, group []leaving, why string) {
 		run.o.LastUse.Back(l.ImageID)
 		l.staysFor(why)
 	}
+}
+
+// restore restores the names of an image within restoreMost, also if ctx is done.
+func (run *Run) restore(ctx context.Context, names inventory.Withdrawal) (err error) {
+	by := time.Now().Add(restoreMost)
+	if ctx.Err() != nil {
+		run.stopBy = cmp.Or(run.stopBy, by)
+		by = run.stopBy
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
+	defer cancel()
+	run.o.Outside(func() { err = names.Restore(ctx) })
+	return err
 }
