@@ -23,6 +23,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/agent/program/programtest"
 	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/tools/await"
 )
 
 // TestReadySaysThatItObserves: who looks whether it works is told that it removes
@@ -158,8 +159,14 @@ func TestProtected(t *testing.T) {
 // TestOnlyRootMayAsk: what names images, or changes something, is served on the socket alone, and the
 // socket is root's.
 func TestOnlyRootMayAsk(t *testing.T) {
+	open := t.TempDir()
+	for _, dir := range []string{open, filepath.Dir(open)} { // so that only the socket itself refuses
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c := config.Default()
-	c.Server = config.Server{Address: programtest.FreeAddress(t), AdminSocket: filepath.Join(t.TempDir(), "agent.sock")}
+	c.Server = config.Server{Address: programtest.FreeAddress(t), AdminSocket: filepath.Join(open, "agent.sock")}
 	a := newAgent(Options{Config: c, Log: slog.New(slog.DiscardHandler)}, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
@@ -176,12 +183,13 @@ func TestOnlyRootMayAsk(t *testing.T) {
 	}
 	programtest.Answers(t, answers)
 
-	info, err := os.Stat(c.Server.AdminSocket)
-	for deadline := time.Now().Add(20 * time.Second); err != nil || info.Mode().Perm() != 0o600; info, err = os.Stat(c.Server.AdminSocket) { // chmod comes after listen
-		if time.Sleep(10 * time.Millisecond); time.Now().After(deadline) {
-			t.Fatalf("%v, %v", info, err)
+	var info os.FileInfo
+	await.Holds(t, 20*time.Second, "a socket for its owner alone", func(context.Context) (err error) { // chmod comes after listen
+		if info, err = os.Stat(c.Server.AdminSocket); err == nil && info.Mode().Perm() != 0o600 {
+			err = errors.New(info.Mode().String())
 		}
-	}
+		return err
+	})
 	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
 		t.Errorf("the socket belongs to user %d", owner)
 	}

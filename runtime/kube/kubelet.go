@@ -59,6 +59,9 @@ const (
 	configzPath = "/configz"
 )
 
+// configzTurn bounds how long a reading of the configuration may keep those of the pods waiting.
+const configzTurn = time.Second
+
 // maxConfigz bounds a kubelet's configuration; a real one has a few kilobytes.
 const maxConfigz = 1 << 20
 
@@ -138,6 +141,8 @@ func (k *Kubelet) ImageGCHighThreshold(ctx context.Context) (percent int, err er
 		return 0, err
 	}
 	defer func() { <-k.turn }()
+	ctx, cancel = context.WithTimeout(ctx, configzTurn) // pods are asked for before removals
+	defer cancel()
 	body, err := k.configz(ctx)
 	if err != nil {
 		return 0, err

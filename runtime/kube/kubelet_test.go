@@ -334,6 +334,35 @@ func TestImageGCHighThreshold(t *testing.T) {
 	}
 }
 
+// A kubelet that does not answer /configz does not keep the pods unknown: the bound here is a third of a call's.
+func TestSlowConfigz(t *testing.T) {
+	var answers kubeletAnswers
+	answers.set(wholeMetrics, normalPod.json())
+	asked := make(chan struct{})
+	k := newServerOf(t, false, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == configzPath {
+			close(asked)
+			<-r.Context().Done()
+			return
+		}
+		answers.handle(w, r)
+	}).kubelet(t)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := k.ImageGCHighThreshold(t.Context())
+		failed <- err
+	}()
+	<-asked
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout/3)
+	defer cancel()
+	if pods, err := k.Pods(ctx); err != nil || len(pods.List) != 1 {
+		t.Errorf("%+v, %v", pods, err)
+	}
+	if err := <-failed; err == nil {
+		t.Error("no error")
+	}
+}
+
 func TestNullItemsOfAKubelet(t *testing.T) {
 	var answers kubeletAnswers
 	answers.set(wholeMetrics)
