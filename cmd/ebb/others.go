@@ -25,13 +25,14 @@ func (a *agentAccess) others(ctx context.Context, nodes []show.Node[page.Status]
 	defer api.Close()
 	o := &show.Others{Kubelets: map[string]int{}, KubeletsUnknown: map[string]int{}}
 	asked := &kubelets{api: api}
+	// One bound for all: of many nodes that are silent, each takes all the time that it is given.
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(desk.InFlight)
 	for _, n := range nodes {
 		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, a.timeout)
-			defer cancel()
 			when, unknown := collectsImages(ctx, asked, n.Name)
 			mu.Lock()
 			defer mu.Unlock()
@@ -43,9 +44,7 @@ func (a *agentAccess) others(ctx context.Context, nodes []show.Node[page.Status]
 			return nil
 		})
 	}
-	managers, cancel := context.WithTimeout(ctx, a.timeout) // ctx belongs to the goroutines, too
-	defer cancel()
-	o.Managers, o.ManagersOff, o.ManagersAtRisk = uninstall.Managers(managers, api)
+	o.Managers, o.ManagersOff, o.ManagersAtRisk = uninstall.Managers(ctx, api)
 	return o, group.Wait()
 }
 

@@ -40,12 +40,12 @@ type Open func(name, socket string) Driver
 
 // Options configure a [Deleter].
 type Options struct {
-	API     API
-	Open    Open                        // nil: a [csi.Driver]
-	Called  func(driver, result string) // counts a call of a driver
-	Refused func(gc.Action) string      // why the gate refuses an action now; empty: it does not
-	// RefusedEnd is Refused for the rest of a volume's deletion, after the driver's call.
-	RefusedEnd func(gc.Action) string
+	API    API
+	Open   Open                        // nil: a [csi.Driver]
+	Called func(driver, result string) // counts a call of a driver
+	// Refused returns why the gate refuses an action now; "" if it does not. begun is true for the rest of a
+	// volume's deletion, after the driver's call.
+	Refused func(a gc.Action, begun bool) string
 	// Turn calls read when one more request may be in flight; nil: at once.
 	Turn func(ctx context.Context, read func() error) error
 }
@@ -145,7 +145,7 @@ func (v *Deleter) Delete(ctx context.Context, a gc.Action) (out metadata.Outcome
 	case err != nil:
 		return metadata.Outcome{Err: err}, false
 	}
-	if why := v.o.Refused(a); why != "" || ctx.Err() != nil {
+	if why := v.o.Refused(a, false); why != "" || ctx.Err() != nil {
 		return metadata.Outcome{Result: gc.Conflict, Err: fmt.Errorf("kept: %s by now", why)}, false
 	}
 	err = driver.DeleteVolume(ctx, live.Handle, secrets)
@@ -193,7 +193,7 @@ func (v *Deleter) finish(ctx context.Context, a gc.Action, live volumes.Live) me
 // object stays, and the driver is asked again when the gate admits it: for a driver, a volume that does not
 // exist is deleted.
 func (v *Deleter) do(ctx context.Context, volume, a gc.Action) metadata.Outcome {
-	if why := v.o.RefusedEnd(volume); why != "" {
+	if why := v.o.Refused(volume, true); why != "" {
 		return metadata.Outcome{Result: gc.Failed, Err: fmt.Errorf("the data was deleted, the object is kept: %s by now", why)}
 	}
 	return v.o.API.Do(ctx, a, false)

@@ -98,7 +98,7 @@ type Gate struct {
 func New(o Options) *Gate {
 	g := &Gate{api: o.API, log: o.Log, metrics: o.Metrics, warn: o.Warn, confirm: o.Confirm, inJournal: o.InJournal, loading: o.State != nil, saver: saver{store: o.State, wake: make(chan struct{}, 1)}}
 	g.idle = sync.NewCond(&g.mu)
-	g.volumes = drivers.New(drivers.Options{API: o.API, Open: o.Driver, Refused: g.refusalNow, RefusedEnd: g.refusalToEndNow, Turn: o.Turn,
+	g.volumes = drivers.New(drivers.Options{API: o.API, Open: o.Driver, Refused: g.refusalNow, Turn: o.Turn,
 		Called: func(driver, result string) { o.Metrics.volumeCalls.WithLabelValues(driver, result).Inc() }})
 	g.Configure(o.Config)
 	return g

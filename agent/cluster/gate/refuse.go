@@ -67,18 +67,14 @@ func (g *Gate) Admit(now time.Time, a gc.Action) (string, breaker.Grant) {
 // IsDeletion reports whether an action deletes. The circuit breaker counts only those.
 func IsDeletion(a gc.Action) bool { return a.Verb == gc.Delete || a.Verb == gc.DeleteVolume }
 
-// refusalNow is refusal for callers that do not hold the lock.
-func (g *Gate) refusalNow(a gc.Action) string {
+// refusalNow is refusal, or refusalToEnd of what has begun, for callers that do not hold the lock.
+func (g *Gate) refusalNow(a gc.Action, begun bool) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if begun {
+		return g.refusalToEnd(a)
+	}
 	return g.refusal(a)
-}
-
-// refusalToEndNow is refusalToEnd for callers that do not hold the lock.
-func (g *Gate) refusalToEndNow(a gc.Action) string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.refusalToEnd(a)
 }
 
 // refusal returns why an action is refused, whatever the counts are, or "" if it is not. The caller
