@@ -129,7 +129,7 @@ func TestFailedRemovalIsLeftAloneForAWhile(t *testing.T) {
 
 func TestHourlyCap(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.cfg.Images.MaxRemovalsPerHour = 1
+		w.cfg.Images.MaxRemovalsPerHour = "1"
 		ids := w.five()
 		w.fill(81)
 		w.wantRemoved(ids[0])
@@ -143,6 +143,45 @@ func TestHourlyCap(t *testing.T) {
 		w.wantRemoved(ids[0])
 		w.pass(2 * time.Minute)
 		w.wantRemoved(ids[0], ids[1])
+	})
+}
+
+// By default half of the images may go in an hour. What arrived within that hour does not count, also
+// for an agent that finds the removals in the history.
+func TestHourlyShare(t *testing.T) {
+	in := func(test func(w *world, fill func(name string, age time.Duration, want int))) {
+		inWorld(t, func(w *world) {
+			w.cfg.Images.LowThresholdPercent = 41
+			w.up()
+			test(w, func(name string, age time.Duration, want int) {
+				for n := range 30 {
+					w.add(fmt.Sprintf("%s%02d", name, n), 15)
+				}
+				w.pass(age)
+				w.fill(85) // all 30 have to go
+				w.pass(time.Minute)
+				if n := len(w.rt.Removed()); n != want {
+					t.Errorf("%s: %d images went, want %d", name, n, want)
+				}
+				w.down()
+				w.up()
+			})
+		})
+	}
+	in(func(w *world, fill func(string, time.Duration, int)) {
+		fill("long on the node", 2*time.Hour, 15)
+		w.pass(58 * time.Minute)
+		if n := len(w.rt.Removed()); n != 15 {
+			t.Errorf("%d images went within the hour", n)
+		}
+		w.pass(2 * time.Minute)
+		if n := len(w.rt.Removed()); n != 15+10 { // ten are more than half of those that are left
+			t.Errorf("%d images went after the hour", n)
+		}
+	})
+	in(func(_ *world, fill func(string, time.Duration, int)) {
+		fill("arrived a moment ago", 10*time.Minute, 30)
+		fill("again", 10*time.Minute, 60)
 	})
 }
 

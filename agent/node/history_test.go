@@ -116,7 +116,7 @@ func TestHistoryOfFailures(t *testing.T) {
 
 func TestHistoryOfHoldAndCap(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.cfg.Images.MaxRemovalsPerHour = 1
+		w.cfg.Images.MaxRemovalsPerHour = "1"
 		ids := w.five()
 		w.fill(81)
 		w.pass(time.Minute)

@@ -86,7 +86,7 @@ func TestShortRunIsTold(t *testing.T) {
 		w.pass(time.Minute)
 		posted.want(t, "")
 		w.down()
-		w.cfg.Images.MaxRemovalsPerHour = 3
+		w.cfg.Images.MaxRemovalsPerHour = "3"
 		w.up()
 		w.fill(84)
 		w.pass(time.Minute)

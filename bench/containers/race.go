@@ -65,7 +65,7 @@ func withRace(ctx context.Context, configuration map[string]any, o startrace.Opt
 func measureRace(ctx context.Context, s settings, f *figures) error {
 	return withRace(ctx, handedOver, startrace.Options{Starts: s.starts, Seed: s.seed, KillEvery: 20}, func(i *agentrun.Installation, o *startrace.Options) (err error) {
 		c := i.Config
-		c.Images.MinimumAge, c.Images.MaxRemovalsPerHour = 0, 100000
+		c.Images.MinimumAge, c.Images.MaxRemovalsPerHour = 0, "100000"
 		var removed, kept atomic.Int64
 		start := func() (*agentrun.Process, error) {
 			return agentrun.Start(ctx, agentrun.Options{Binary: s.agent, Dir: o.Node.Dir(), Config: c, OnLine: func(l agentrun.Line) {

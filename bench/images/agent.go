@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/bench/result"
 	"github.com/ebb-agent/ebb/tools/agentrun"
@@ -37,7 +39,7 @@ func (s size) watchAgent(ctx context.Context, o options, n *node.Node, f figures
 	defer func() { err = errors.Join(err, installed.Close()) }()
 	c := installed.Config
 	c.Images.MinimumAge = 0
-	c.Images.MaxRemovalsPerHour = s.Images
+	c.Images.MaxRemovalsPerHour = config.Cap(strconv.Itoa(s.Images))
 	c.Images.HighThresholdPercent, c.Images.LowThresholdPercent = 80, 79
 	said := lines{first: make(chan agentrun.Line, 64), ended: make(chan agentrun.Line, 64)}
 	opts := agentrun.Options{Binary: o.agent, Dir: n.Dir(), Config: c, OnLine: said.line}

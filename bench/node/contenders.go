@@ -151,7 +151,7 @@ func ebbAlone(ctx context.Context, o options, f *figures) (err error) {
 func startAgent(ctx context.Context, binary string, b *fixture) (*agentrun.Process, error) {
 	c := b.installed.Config
 	// The images are as young as the run.
-	c.Images.MinimumAge, c.Images.MaxRemovalsPerHour = 0, 100000
+	c.Images.MinimumAge, c.Images.MaxRemovalsPerHour = 0, "100000"
 	return agentrun.Start(ctx, agentrun.Options{Binary: binary, Dir: b.node.Dir(), Config: c})
 }
 

@@ -51,7 +51,7 @@ func run(ctx context.Context, binary, results string, flavor node.Flavor, runs i
 	reactions := make(chan float64, 1)
 	ended := make(chan struct{}, 1)
 	c := i.Config
-	c.Images.MinimumAge, c.Images.MaxRemovalsPerHour = 0, 100000
+	c.Images.MinimumAge, c.Images.MaxRemovalsPerHour = 0, "100000"
 	c.Images.LowThresholdPercent = 79
 	p, err := agentrun.Start(ctx, agentrun.Options{Binary: binary, Dir: n.Dir(), Config: c, OnLine: func(l agentrun.Line) {
 		switch l.Message {

@@ -72,7 +72,7 @@ func makeBed(ctx context.Context, o options, fs string) (_ *fixture, err error) 
 	c.Images.MinimumAge = config.Duration(minimumAge)
 	c.Images.HighThresholdPercent, c.Images.LowThresholdPercent = high, low
 	c.Images.Keep = []string{prefix + "kept/*"}
-	c.Images.MaxRemovalsPerHour = 100000
+	c.Images.MaxRemovalsPerHour = "100000"
 	c.Writers.Top = 10
 	c.ReconcileInterval = config.Duration(30 * time.Second)
 	b.config = c

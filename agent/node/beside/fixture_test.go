@@ -52,7 +52,7 @@ func newFixture(t *testing.T, flavor node.Flavor, cp *peers.ControlPlane, kubele
 	n := nodetest.Start(t, node.Config{Containerd: flavor, SizeBytes: 320 * mib})
 	k := peerstest.StartKubelet(t, peers.KubeletConfig{Node: n, ControlPlane: cp, Configuration: kubelet})
 	b := &fixture{T: t, node: n, kubelet: k, config: agentrun.ConfigFor(n)}
-	b.config.Images.MinimumAge, b.config.Images.MaxRemovalsPerHour = 0, 100000
+	b.config.Images.MinimumAge, b.config.Images.MaxRemovalsPerHour = 0, "100000"
 	b.config.Filesystems.Kubelet.Path, b.config.Filesystems.PodLogs.Path = k.RootDir(), k.PodLogsDir()
 	b.config.Containers.LogLinks = k.ContainerLogsDir()
 	b.config.Containers.StartGrace = config.Duration(2 * time.Second)

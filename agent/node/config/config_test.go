@@ -155,7 +155,7 @@ log: {level: loud, format: null}
 		`images.futileShare: 101 is not between 0 and 100`,
 		`images.keep[1]: want a string, got 7`,
 		`images.keep[2]: `,
-		`images.maxRemovalsPerHour: want a whole number, got 1.5`,
+		`images.maxRemovalsPerHour: "1.5" is neither a number of images from 1 to 100000 nor a share from 1% to 100%`,
 		`images.low: unknown field`,
 		`runtime: want a mapping, got the string "containerd.sock"`,
 		`kernel.layerHeat: "hot" is not one of`,
@@ -180,6 +180,29 @@ log: {level: loud, format: null}
 	}
 	if t.Failed() {
 		t.Log(err)
+	}
+}
+
+// A cap is a number or a share, in quotes or not, and is printed as it was given.
+func TestCaps(t *testing.T) {
+	for text, want := range map[string]Cap{"500": "500", `"500"`: "500", "50%": "50%", `"7%"`: "7%", "100000": "100000", "100%": "100%"} {
+		c, err := Parse([]byte("images: {maxRemovalsPerHour: " + text + "}"))
+		if err != nil || c.Images.MaxRemovalsPerHour != want {
+			t.Errorf("%s: %q, %v", text, c.Images.MaxRemovalsPerHour, err)
+		}
+		var out bytes.Buffer
+		if err := Print(&out, c); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(out.Bytes())
+		if err != nil || again.Images.MaxRemovalsPerHour != want {
+			t.Errorf("%s: printed and read: %q, %v", text, again.Images.MaxRemovalsPerHour, err)
+		}
+	}
+	for _, text := range []string{"0", "-1", "100001", "0%", "101%", `"%"`, "half", `""`, "5 %", "5%%", "[5]", "true"} {
+		if _, err := Parse([]byte("images: {maxRemovalsPerHour: " + text + "}")); err == nil || !strings.Contains(err.Error(), "images.maxRemovalsPerHour: ") {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 

@@ -110,8 +110,8 @@ func (i *Images) problems(bad map[string]bool, fail func(field, format string, a
 	if i.FutileShare < 0 || i.FutileShare > 100 {
 		fail("images.futileShare", "%d is not between 0 and 100", i.FutileShare)
 	}
-	if i.MaxRemovalsPerHour < 1 || i.MaxRemovalsPerHour > 100000 {
-		fail("images.maxRemovalsPerHour", "%d is not between 1 and 100000", i.MaxRemovalsPerHour)
+	if err := i.MaxRemovalsPerHour.problem(); err != nil {
+		fail("images.maxRemovalsPerHour", "%v", err)
 	}
 	if i.AgeRemovalsPerHourPercent < 1 || i.AgeRemovalsPerHourPercent > 100 {
 		fail("images.ageRemovalsPerHourPercent", "%d is not between 1 and 100", i.AgeRemovalsPerHourPercent)

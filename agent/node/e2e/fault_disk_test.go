@@ -159,7 +159,7 @@ func (b *fixture) wrongSpace() error {
 func TestCap(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, node.Debian, plains("a", 8)...)
-	b.config.Images.MaxRemovalsPerHour = 2
+	b.config.Images.MaxRemovalsPerHour = "2"
 	b.start()
 	b.use("a3", "a6", "a1", "a5", "a0", "a4", "a2", "a7")
 	b.awaitOrder()
@@ -193,9 +193,8 @@ func TestCap(t *testing.T) {
 // than the cap allows.
 func TestCapAfterKill(t *testing.T) {
 	t.Parallel()
-	const most = 3
 	b := newFixture(t, node.V2, plains("a", 12)...)
-	b.config.Images.MaxRemovalsPerHour = most
+	b.config.Images.MaxRemovalsPerHour = "3"
 	b.start()
 	b.use("a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "a10", "a11")
 	b.awaitOrder()
@@ -207,7 +206,7 @@ func TestCapAfterKill(t *testing.T) {
 	mark = b.journal.mark()
 	b.start()
 	b.journal.await(t, mark, "removals stop: the hourly cap is reached")
-	if gone := all - len(b.onNode()); gone > most {
-		t.Errorf("%d images are gone, the cap is %d", gone, most)
+	if gone := all - len(b.onNode()); gone > 3 {
+		t.Errorf("%d images are gone, the cap is 3", gone)
 	}
 }

@@ -238,8 +238,9 @@ func TestDiskHangs(t *testing.T) {
 // What counts as removed after a kill is what was removed, and what may have been.
 func TestRemovals(t *testing.T) {
 	dir := t.TempDir()
+	all := func(page.HistoryEntry) bool { return true }
 	k := newKit(t, limits{})
-	if got := k.Removals(page.KindImage, time.Time{}); len(got) > 0 {
+	if got := k.Removals(page.KindImage, time.Time{}, all); len(got) > 0 {
 		t.Errorf("without a file: %v", got)
 	}
 	k.attach(dir)
@@ -262,7 +263,10 @@ func TestRemovals(t *testing.T) {
 	k.restart(limits{})
 	k.attach(dir)
 	want := []time.Time{since, since.Add(4 * time.Minute)}
-	if got := k.Removals(page.KindImage, since); !slices.EqualFunc(got, want, time.Time.Equal) {
+	if got := k.Removals(page.KindImage, since, all); !slices.EqualFunc(got, want, time.Time.Equal) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := k.Removals(page.KindImage, since, func(e page.HistoryEntry) bool { return e.ID != "new" }); len(got) > 0 {
+		t.Errorf("got %v, which do not count", got)
 	}
 }

@@ -62,9 +62,9 @@ func (h *History) view(read func(f *file, tx *bolt.Tx)) error {
 }
 
 // Removals returns when things of a kind were removed since a time, by ebb's clock, the oldest
-// first. It counts removals without an outcome, because an agent that was killed may have made
+// first. It leaves out entries for which counts returns false. It counts removals without an outcome, because an agent that was killed may have made
 // them. Entries that could not be written, or cannot be read, are missing.
-func (h *History) Removals(kind string, since time.Time) (times []time.Time) {
+func (h *History) Removals(kind string, since time.Time, counts func(page.HistoryEntry) bool) (times []time.Time) {
 	err := h.view(func(f *file, tx *bolt.Tx) {
 		for _, s := range []bucket{begun, removals} {
 			b := tx.Bucket(buckets[s])
@@ -77,7 +77,7 @@ func (h *History) Removals(kind string, since time.Time) (times []time.Time) {
 				if err == nil && e.Time.Before(since) {
 					break
 				}
-				if err == nil && e.Kind == kind && (e.Outcome == page.OutcomeBegun || e.Outcome == page.OutcomeRemoved) {
+				if err == nil && e.Kind == kind && (e.Outcome == page.OutcomeBegun || e.Outcome == page.OutcomeRemoved) && counts(e) {
 					times = append(times, e.Time)
 				}
 			}

@@ -28,6 +28,7 @@ type HistoryEntry struct {
 	Error  string `json:"error,omitempty"`  // why it failed, or why the freed space is unknown
 
 	LastUsed *time.Time `json:"lastUsed,omitempty"` // by ebb's clock; absent: no use was seen
+	Arrived  *time.Time `json:"arrived,omitempty"`  // when the image was pulled or imported last, by ebb's clock
 	UsedBy   string     `json:"usedBy,omitempty"`   // the latest user that a look found: pod NAMESPACE/NAME, or container NAMESPACE/ID
 
 	ComputedBytes  uint64  `json:"computedBytes,omitempty"` // what it was computed to free; for a hold, what is needed

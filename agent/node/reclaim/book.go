@@ -32,7 +32,7 @@ func (o *Options) entry(d image.Decision) page.HistoryEntry {
 	return page.HistoryEntry{
 		Kind: page.KindImage, ID: d.ImageID, Names: o.LastUse.Known()[d.ImageID].References,
 		Rule: string(d.Reason), Reason: string(d.Reason), Detail: d.Detail,
-		LastUsed: clock.OrNil(known.LastUsed), UsedBy: known.UsedBy, ComputedBytes: d.FreesBytes, ComputedInodes: d.FreesInodes,
+		LastUsed: clock.OrNil(known.LastUsed), Arrived: clock.OrNil(known.Arrived), UsedBy: known.UsedBy, ComputedBytes: d.FreesBytes, ComputedInodes: d.FreesInodes,
 	}
 }
 

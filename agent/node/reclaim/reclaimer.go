@@ -57,7 +57,9 @@ func (r *Reclaimer) Restore(from state.Records) {
 	m := &from.Meta
 	r.records = records{layers: m.Reclaim, content: m.Content, removals: m.Removals}
 	now := r.o.Now()
-	known := removal.Within(r.o.History.Removals(page.KindImage, now.Add(-removal.CapWindow)), now)
+	known := removal.Within(r.o.History.Removals(page.KindImage, now.Add(-removal.CapWindow), func(e page.HistoryEntry) bool {
+		return e.Arrived == nil || removal.Counts(r.o.Config.Images.MaxRemovalsPerHour, image.Reason(e.Rule), *e.Arrived, e.Time)
+	}), now)
 	if len(known) > len(removal.Within(m.Removals, now)) {
 		r.records.removals = known
 	}

@@ -174,15 +174,16 @@ func (run *Run) byAgeAlone() int {
 }
 
 func (run *Run) allowedAtAll() int {
-	hourly := run.o.Config.Images.MaxRemovalsPerHour
-	free, at := removal.Budget(run.r.recentRemovals(), hourly, run.o.Now())
+	recent := run.r.recentRemovals()
+	hourly := removal.Hourly(run.o.Config.Images.MaxRemovalsPerHour, len(run.pass.inv.Images), recent)
+	free, at := removal.Budget(recent, hourly, run.o.Now())
 	if free > 0 {
 		run.r.bookCap(false, "")
 		run.o.Conditions.End("capped", "removals go on: the hourly cap has room again")
 		return free
 	}
 	run.o.LookAgain(at)
-	run.r.bookCap(true, fmt.Sprintf("%d images were removed in the last hour; on at %s", hourly, at.Format(time.RFC3339)))
+	run.r.bookCap(true, fmt.Sprintf("%d images were removed in the last hour, %s are allowed; on at %s", len(recent), run.o.Config.Images.MaxRemovalsPerHour, at.Format(time.RFC3339)))
 	run.o.Conditions.Begin("capped", slog.LevelWarn, "removals stop: the hourly cap is reached",
 		"reason", "maxRemovalsPerHour", "cap", hourly, "until", at)
 	return 0
@@ -231,7 +232,9 @@ func (run *Run) measure(ctx context.Context, gone []leaving, before watermark.Me
 	var all image.Decision
 	for _, l := range gone {
 		all.FreesBytes, all.FreesInodes = all.FreesBytes+l.FreesBytes, all.FreesInodes+l.FreesInodes
-		r.records.removals = append(r.records.removals, now)
+		if removal.Counts(run.o.Config.Images.MaxRemovalsPerHour, l.Reason, run.o.LastUse.Image(l.ImageID).Arrived, now) {
+			r.records.removals = append(r.records.removals, now)
+		}
 	}
 	total := run.o.Disks.Removed(ctx, f, before, all)
 	if !total.LookAgain.IsZero() {

@@ -3,6 +3,9 @@ package removal
 import (
 	"slices"
 	"time"
+
+	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/policy/image"
 )
 
 // CapWindow is the window of the hourly caps.
@@ -20,6 +23,29 @@ func Budget(recent []time.Time, hourly int, now time.Time) (free int, at time.Ti
 		return free, now
 	}
 	return 0, recent[len(recent)-hourly].Add(CapWindow)
+}
+
+// shareLeast is how many removals every share allows. On a node with few images one removal is a large
+// share, and the harm is small.
+const shareLeast = 10
+
+// Hourly returns how many images may be removed in an hour. A share is of all images, including those
+// that were removed recently.
+func Hourly(c config.Cap, images int, recent []time.Time) int {
+	n, share := c.Value()
+	if !share {
+		return n
+	}
+	return max(shareLeast, (images+len(recent))*n/100)
+}
+
+// Counts reports whether a removal uses up an hourly cap. With a share, an image that arrived within
+// the hour before does not, unless only its age asks for its removal: it was not on the node when the
+// hour began. So half of the images holds no node whose number of images stays the same, however many
+// it pulls and drops: all images that count were there an hour ago, and some are always in use.
+func Counts(c config.Cap, reason image.Reason, arrived, removed time.Time) bool {
+	_, share := c.Value()
+	return !share || reason == image.RemovedAge || removed.Sub(arrived) >= CapWindow
 }
 
 // ByAge returns how many images may be removed in an hour while only their age asks for it. That is

@@ -102,12 +102,19 @@ func (s *Shadow) Decide(path string, is image.Snapshot) (w Would) {
 	}
 	would.Hold, would.ReclaimingBytes, would.ReclaimingInodes = run.Hold, run.ReclaimingBytes, run.ReclaimingInodes
 	plan := image.Decide(would, now)
-	goes := s.capped(plan, len(would.Images), now)
+	arrived := make(map[string]time.Time, len(would.Images))
+	for _, i := range would.Images {
+		arrived[i.ID] = i.Arrived
+	}
+	counts := func(d image.Decision) bool {
+		return removal.Counts(s.o.Config.MaxRemovalsPerHour, d.Reason, arrived[d.ImageID], now)
+	}
+	goes := s.capped(plan, len(would.Images), counts, now)
 	cut := len(goes) < len(plan.Remove)
 	s.sum.Runs[path] = state.Reclaim{Hold: plan.Hold, ReclaimingBytes: cut && plan.NeedBytes > 0, ReclaimingInodes: cut && plan.NeedInodes > 0}
 	w = Would{Removed: len(goes), Disk: would.Disk, Hold: plan.Hold, Next: plan.Next}
 	for _, d := range goes {
-		s.remove(d, now)
+		s.remove(d, counts(d), now)
 		w.Freed = w.Freed.Add(image.Size{Bytes: d.FreesBytes, Inodes: d.FreesInodes})
 		w.Rule = goes[0].Reason
 	}
@@ -158,23 +165,29 @@ func (s *Shadow) arrivedAgain(is image.Snapshot) image.Snapshot {
 	return is
 }
 
-// capped returns what the hourly caps allow of a plan.
-func (s *Shadow) capped(p image.Plan, images int, now time.Time) []image.Decision {
+// capped returns what the hourly caps allow of a plan. count returns whether a removal uses up a cap.
+func (s *Shadow) capped(p image.Plan, images int, count func(image.Decision) bool, now time.Time) []image.Decision {
 	recent := removal.Within(s.sum.Removals, now)
 	s.sum.Removals = recent
-	free, at := removal.Budget(recent, s.o.Config.MaxRemovalsPerHour, now)
+	free, at := removal.Budget(recent, removal.Hourly(s.o.Config.MaxRemovalsPerHour, images, recent), now)
 	byAge, atForAge := removal.Budget(recent, removal.ByAge(images, recent, s.o.Config.AgeRemovalsPerHourPercent), now)
 	if byAge = max(byAge, needed(p)); byAge < free {
 		free, at = byAge, atForAge
 	}
-	if len(p.Remove) <= free {
+	goes := 0
+	for left := free; goes < len(p.Remove) && left > 0; goes++ {
+		if count(p.Remove[goes]) {
+			left--
+		}
+	}
+	if goes == len(p.Remove) {
 		return p.Remove
 	}
 	if free > 0 { // there is room again when the oldest one leaves the window
 		at = append(slices.Clone(recent), now)[0].Add(removal.CapWindow)
 	}
 	s.o.LookAgain(at)
-	return p.Remove[:free]
+	return p.Remove[:goes]
 }
 
 // needed returns how many of a plan's images the disk needs removed. The others have reached their
@@ -188,10 +201,12 @@ func needed(p image.Plan) (images int) {
 	return images
 }
 
-// remove treats an image as removed.
-func (s *Shadow) remove(d image.Decision, now time.Time) {
+// remove treats an image as removed. counts reports whether that uses up a cap.
+func (s *Shadow) remove(d image.Decision, counts bool, now time.Time) {
 	s.images[d.ImageID] = state.Observed{Would: now}
-	s.sum.Removals = append(s.sum.Removals, now)
+	if counts {
+		s.sum.Removals = append(s.sum.Removals, now)
+	}
 	s.ebb().removed(image.Size{Bytes: d.FreesBytes, Inodes: d.FreesInodes})
 	e := s.o.Entry(d)
 	e.Outcome = page.OutcomeWould

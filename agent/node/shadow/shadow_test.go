@@ -80,7 +80,7 @@ func TestCaps(t *testing.T) {
 		n.wantGone(t, "at once", 10)
 	})
 	t.Run("in all", func(t *testing.T) {
-		n := newNode(20, func(c *config.Images) { c.MaxRemovalsPerHour = 3 })
+		n := newNode(20, func(c *config.Images) { c.MaxRemovalsPerHour = "3" })
 		n.is.Disk.AvailableBytes = 200
 		n.wantGone(t, "at once", 3)
 		n.now = n.now.Add(59 * time.Minute)
@@ -121,7 +121,7 @@ func TestComesBack(t *testing.T) {
 
 // What is on record survives, and does not change what was saved.
 func TestSaved(t *testing.T) {
-	n := newNode(3, func(c *config.Images) { c.MaxRemovalsPerHour = 2 })
+	n := newNode(3, func(c *config.Images) { c.MaxRemovalsPerHour = "2" })
 	n.is.Disk.AvailableBytes = 200
 	n.wantGone(t, "before", 2)
 	saved := state.New()
@@ -131,7 +131,7 @@ func TestSaved(t *testing.T) {
 	if len(saved.Observed) != 2 || saved.Meta.Observation.Ebb.Images != 2 || len(saved.Meta.Observation.Removals) != 2 {
 		t.Errorf("saved was %+v, %+v", saved.Observed, saved.Meta.Observation)
 	}
-	again := newNode(3, func(c *config.Images) { c.MaxRemovalsPerHour = 2 })
+	again := newNode(3, func(c *config.Images) { c.MaxRemovalsPerHour = "2" })
 	again.is.Disk.AvailableBytes = 200
 	again.Restore(saved)
 	again.wantGone(t, "after a restart", 2)
