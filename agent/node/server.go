@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,7 +26,7 @@ func (a *admin) serve(ctx context.Context) error {
 		return fmt.Errorf("server.webConfigFile: %w", err)
 	}
 	if c.Address != "" {
-		listener, err := net.Listen("tcp", c.Address)
+		listener, err := net.Listen("tcp", onNode(c.Address))
 		if err != nil {
 			return fmt.Errorf("server.address: %w", err)
 		}
@@ -52,6 +53,15 @@ func (a *admin) serve(ctx context.Context) error {
 		group.Go(func() error { return program.Serve(ctx, listener, a.handler()) })
 	}
 	return group.Wait()
+}
+
+// onNode gives an address without a host the one in the environment variable NODE_IP. Without that
+// variable, the address stays every address of the machine.
+func onNode(address string) string {
+	if host, port, err := net.SplitHostPort(address); err == nil && host == "" {
+		return net.JoinHostPort(os.Getenv("NODE_IP"), port)
+	}
+	return address
 }
 
 // probes adds the requests that are not restricted to root: metrics and health.

@@ -122,6 +122,42 @@ func TestScrapeWithoutWhatCannotBeRead(t *testing.T) {
 	})
 }
 
+// TestOnNode: without a host, the port of metrics is on the node's address alone.
+func TestOnNode(t *testing.T) {
+	for _, c := range []struct{ node, address, want string }{
+		{"10.0.0.7", ":9478", "10.0.0.7:9478"}, {"fd00::7", ":9478", "[fd00::7]:9478"}, {"", ":9478", ":9478"},
+		{"10.0.0.7", "127.0.0.1:9478", "127.0.0.1:9478"}, {"10.0.0.7", "[::]:9478", "[::]:9478"}, {"10.0.0.7", "0.0.0.0:9478", "0.0.0.0:9478"},
+	} {
+		t.Setenv("NODE_IP", c.node)
+		if got := onNode(c.address); got != c.want {
+			t.Errorf("%q on %q: %q, want %q", c.address, c.node, got, c.want)
+		}
+	}
+
+	t.Setenv("NODE_IP", "127.0.0.2")
+	_, port, _ := net.SplitHostPort(programtest.FreeAddress(t))
+	cfg := config.Default()
+	cfg.Server = config.Server{Address: ":" + port}
+	a := newAgent(Options{Config: cfg, Log: slog.New(slog.DiscardHandler)}, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- a.admin.serve(ctx) }()
+	programtest.Answers(t, []programtest.Answer{{Client: &http.Client{}, URL: "http://127.0.0.2:" + port + "/healthz", Status: 200}})
+	if c, err := net.Dial("tcp", "127.0.0.1:"+port); err == nil {
+		t.Error("it listens on another address, too")
+		c.Close()
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+
+	t.Setenv("NODE_IP", "192.0.2.1") // of no machine: it is for documentation
+	if err := a.admin.serve(ctx); err == nil || !strings.Contains(err.Error(), "server.address: listen tcp 192.0.2.1:"+port) {
+		t.Errorf("an address that is not here: %v", err)
+	}
+}
+
 // TestProtected: with a web configuration file metrics take TLS and a password, and health takes
 // none at its own address, where there is nothing else.
 func TestProtected(t *testing.T) {

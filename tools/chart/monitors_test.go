@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -199,6 +200,18 @@ func TestHealthAddress(t *testing.T) {
 	for set, want := range map[string]string{"": "127.0.0.1:9480", "agent.hostNetwork=false": ":9480", "agent.hostNetwork=false,agent.metrics.open=false,agent.health.port=1": ":1"} {
 		if got := agentConfig(t, render(t, set)).Server.HealthAddress; got != want {
 			t.Errorf("%q: %q, want %q", set, got, want)
+		}
+	}
+}
+
+// TestNodeIP: in the node's network the port of metrics listens on the node's address alone.
+func TestNodeIP(t *testing.T) {
+	for set, want := range map[string]bool{
+		"": true, "agent.metrics.everyAddress=true": false, "agent.metrics.open=false": false, "agent.hostNetwork=false": false,
+	} {
+		got := slices.Contains(containerOf(t, render(t, set)["DaemonSet/ebb-agent"]).Env, named{Name: "NODE_IP"})
+		if got != want {
+			t.Errorf("%q: NODE_IP is set: %v, want %v", set, got, want)
 		}
 	}
 }

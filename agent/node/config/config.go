@@ -149,7 +149,7 @@ type State struct {
 
 // Server configures the HTTP servers and the admin socket.
 type Server struct {
-	Address       string `json:"address" doc:"host:port of /metrics, /healthz and /readyz, and nothing else. Loopback by default. Empty: no server."`
+	Address       string `json:"address" doc:"host:port of /metrics, /healthz and /readyz, and nothing else. Loopback by default. Without a host, such as :9478, it is the address in the environment variable NODE_IP, which the chart sets to the node's; without that variable, every address. Empty: no server."`
 	HealthAddress string `json:"healthAddress" doc:"host:port of /healthz and /readyz alone, for probes. It is plain HTTP, also with webConfigFile. Empty: none."`
 	WebConfigFile string `json:"webConfigFile" doc:"Path of a web configuration file in the format of Prometheus' exporters, with TLS, client certificates and passwords for address. A change takes effect at the next connection. It needs healthAddress. Empty: plain HTTP, for everyone who can reach address."`
 	AdminSocket   string `json:"adminSocket" doc:"Path of the unix socket by which the command ebb asks and steers the agent. Only root can use it. Its directory is created if missing. Empty: no socket."`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -12,7 +13,14 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-const agentURL = "http://127.0.0.1:9478"
+// agentHealth is where the agent's probes ask, on the node.
+const agentHealth = "http://127.0.0.1:9480"
+
+// agentAddress returns host:port of the agent's metrics: the node's address.
+func (b *fixture) agentAddress() string {
+	ip := need(b.kubectl("get", "nodes", `--output=jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`))
+	return net.JoinHostPort(strings.Fields(ip)[0], "9478")
+}
 
 // agentSocket is the agent's admin socket, on the node.
 const agentSocket = "/run/ebb/agent.sock"

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/ebb-agent/ebb/tools/peers"
 )
@@ -37,12 +36,13 @@ func (b *fixture) protect() {
 // refused checks that requests without TLS or without a password fail.
 func (b *fixture) refused(creds peers.Credentials) {
 	var said string
-	if err := b.ask(agentURL+"/metrics", &said); err == nil {
+	if err := b.ask("http://"+b.agentAddress()+"/metrics", &said); err == nil {
 		fail("metrics without TLS: %.200s", said)
 	}
 	client := need(creds.HTTPClient())
 	defer client.CloseIdleConnections()
-	resp := need(client.Get(strings.Replace(agentURL, "http:", "https:", 1) + "/metrics"))
+	client.Transport.(*http.Transport).TLSClientConfig.ServerName = metricsName // the certificate has no node's address
+	resp := need(client.Get("https://" + b.agentAddress() + "/metrics"))
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusUnauthorized {
 		fail("metrics without a password: %s", resp.Status)

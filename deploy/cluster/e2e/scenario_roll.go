@@ -57,7 +57,7 @@ func (b *fixture) carry(ctx context.Context, l *load) error {
 	for ctx.Err() == nil {
 		n, without := l.runs%(loadOnes/2), 0
 		var ignored string
-		if err := b.ask(agentURL+"/healthz", &ignored); err != nil {
+		if err := b.ask(agentHealth+"/healthz", &ignored); err != nil {
 			n, without = n+loadOnes/2, 1
 		}
 		t := touch{begun: time.Now()}
@@ -68,7 +68,7 @@ func (b *fixture) carry(ctx context.Context, l *load) error {
 		// An agent that starts while a container ends may list it without receiving its end event.
 		// The next look finds the container gone and records its own time as the end: in doubt, ebb
 		// makes a use later.
-		if gone := time.Now(); without == 1 && b.ask(agentURL+"/healthz", &ignored) == nil {
+		if gone := time.Now(); without == 1 && b.ask(agentHealth+"/healthz", &ignored) == nil {
 			if err := attempt(func() { b.lookedAfter(gone) }); err != nil {
 				return err
 			}

@@ -70,9 +70,10 @@ func (b *fixture) granted(role string) (all []string) {
 // doors checks the addresses and sockets on which ebb's processes listen.
 func (b *fixture) doors() {
 	for name, want := range map[string][]string{
-		"ebb-agent":      {"tcp 127.0.0.1:9480", "tcp :::9478", "unix " + agentSocket},
+		"ebb-agent":      {"tcp " + b.agentAddress(), "tcp 127.0.0.1:9480", "unix " + agentSocket},
 		"ebb-controller": {"tcp :::9479", "tcp :::9481", "unix " + adminSocket},
 	} {
+		slices.Sort(want)
 		pids := need(processes(name))
 		if len(pids) == 0 {
 			fail("no process of %s", name)
@@ -114,7 +115,7 @@ func private(pid int, listens []string) error {
 func (b *fixture) harmless() {
 	pods := need(b.kubectl("--namespace", namespace, "get", "pods", "--selector=app.kubernetes.io/component=controller",
 		"--output=jsonpath={.items[*].status.podIP}"))
-	urls := []string{agentURL}
+	urls := []string{"http://" + b.agentAddress()}
 	for _, ip := range strings.Fields(pods) {
 		urls = append(urls, "http://"+ip+":9479")
 	}

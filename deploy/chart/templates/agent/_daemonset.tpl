@@ -77,6 +77,12 @@ spec:
             - name: NODE_NAME
               valueFrom:
                 fieldRef: {fieldPath: spec.nodeName}
+            {{- if and $a.hostNetwork $a.metrics.open (not $a.metrics.everyAddress) }}
+            # Where the port of metrics listens.
+            - name: NODE_IP
+              valueFrom:
+                fieldRef: {fieldPath: status.hostIP}
+            {{- end }}
             # Who holds the node's lock, for a second agent to say.
             - name: POD_NAME
               valueFrom:
