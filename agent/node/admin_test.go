@@ -8,6 +8,8 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -396,6 +398,70 @@ func TestPause(t *testing.T) {
 				t.Errorf("pause for %d s: status %d", seconds, status)
 			}
 		}
+	})
+}
+
+// While the pause file exists nothing is removed: also after a restart, and when another pause ends.
+// It needs no answer of this agent, and ebb resume does not end it.
+func TestPauseFile(t *testing.T) {
+	inWorld(t, func(w *world) {
+		posted := &postedEvents{}
+		w.events = posted
+		w.cfg.PauseFile = filepath.Join(w.cfg.State.Directory, "pause")
+		write := func() {
+			if err := os.WriteFile(w.cfg.PauseFile, []byte("a bad\nrelease\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all := w.five()
+		write()
+		w.deadPod("a")
+		w.fill(81)
+		w.pass(10 * time.Minute)
+		w.pause(60)
+		w.pass(2 * time.Minute)
+		w.down()
+		w.up()
+		w.pass(time.Minute)
+		w.wantRemoved()
+		w.wantDid()
+		want := page.Pause{By: "the file " + w.cfg.PauseFile, Reason: "a bad release"}
+		if s := w.status(); s.Paused == nil || *s.Paused != want {
+			t.Errorf("status %+v, want %+v", s.Paused, want)
+		}
+		if n := w.metric("ebb_node_paused"); n != 1 {
+			t.Errorf("ebb_node_paused is %v", n)
+		}
+		var e page.Error
+		if status := w.ask(http.MethodPost, "/resume", nil, &e); status != http.StatusConflict || !strings.Contains(e.Error, "still paused by the file") {
+			t.Errorf("resume: status %d, %+v", status, e)
+		}
+		if status, _, e := w.reclaim(page.PlanRequest{FreeBytes: 1}, ""); status != http.StatusConflict || !strings.Contains(e.Error, "paused as long as it exists by the file") {
+			t.Errorf("reclaim: status %d, %+v", status, e)
+		}
+		posted.want(t, "EbbPaused EbbPaused EbbPaused", "as long as it exists", `for "a bad release"`)
+
+		if err := os.Remove(w.cfg.PauseFile); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(6 * time.Minute) // as long as reads of everything are apart
+		w.wantRemoved(all[0], all[1])
+		if n := w.metric("ebb_node_paused"); n != 0 {
+			t.Errorf("ebb_node_paused is %v", n)
+		}
+		posted.want(t, "EbbResumed", "the pause file is gone")
+
+		write()
+		w.fill(81)
+		w.wantRemoved(all[0], all[1])
+		if err := os.Remove(w.cfg.PauseFile); err != nil {
+			t.Fatal(err)
+		}
+		if status := w.ask(http.MethodPost, "/resume", nil, nil); status != http.StatusOK {
+			t.Errorf("resume: status %d", status)
+		}
+		w.pass(6 * time.Minute)
+		w.wantRemoved(all[0], all[1], all[2], all[3])
 	})
 }
 

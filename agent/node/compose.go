@@ -47,6 +47,7 @@ type base struct {
 	clock      *clock.Clock // based on sources; nil until the state is open
 	alarms     alarms
 	switches   *removal.Switch
+	stopped    bool // by the pause file, as far as the log tells
 }
 
 func newBase(o Options) base {
@@ -55,7 +56,7 @@ func newBase(o Options) base {
 		cfg: o.Config, log: o.Log, registry: r, metrics: newMetrics(r, o.Config), conditions: conditions, monitor: m,
 		health: newHealth(r, m, o.Sources.Boot, o.Config.Mode, conditions), sources: o.Sources,
 	}
-	b.switches = &removal.Switch{Observe: o.Config.Mode == config.ModeObserve}
+	b.switches = &removal.Switch{Observe: o.Config.Mode == config.ModeObserve, File: removal.PauseFile(o.Config.PauseFile)}
 	return b
 }
 

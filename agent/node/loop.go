@@ -114,8 +114,10 @@ func (a *Agent) rung() {
 	if clock.Came(a.switches.Next(), now) {
 		a.setPause(nil)
 		a.log.Info("resumed: the pause has expired", "reason", "pause")
-		a.tellResumed("the pause is over")
-		a.admin.goOn()
+		if a.switches.Paused() == nil {
+			a.tellResumed("the pause is over")
+			a.admin.goOn()
+		}
 	}
 	if clock.Came(a.saver.Next(), now) {
 		a.saver.Save()
@@ -125,6 +127,7 @@ func (a *Agent) rung() {
 		a.looks.forEvents[eventBurst-1] = now
 	}
 	if due[alarmReconcile] || due[alarmPlan] || due[alarmEvents] || due[alarmRetry] {
+		a.lookForPauseFile()
 		a.looks.request(0)
 	}
 	if clock.Came(a.watermark.Next(), now) {

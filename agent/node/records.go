@@ -23,7 +23,8 @@ func (a *Agent) openState() error {
 	a.reclaim.Restore(r)
 	a.learnt.facts = r.Facts
 	a.setPause(r.Meta.Pause)
-	if p := a.switches.Paused(); p != nil {
+	a.lookForPauseFile()
+	if p := a.switches.Asked(); p != nil {
 		a.log.Warn("still paused: nothing is removed", "reason", orNobody(p.By)+" asked for it: "+p.Reason, "until", p.Until)
 	}
 	return nil
@@ -46,7 +47,7 @@ func (a *Agent) startClock(r *state.Records) {
 // that includes what the file should already have.
 func (a *Agent) records(all bool) (r state.Records) {
 	r.Meta.Anchor, r.Meta.Saved = a.clock.Anchor(a.bootID), a.now()
-	r.Meta.Pause = a.switches.Paused()
+	r.Meta.Pause = a.switches.Asked()
 	a.lastUse.Save(&r)
 	a.pods.Save(&r)
 	a.reclaim.Save(&r)

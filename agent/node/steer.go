@@ -59,7 +59,7 @@ func (a *admin) begin(r *http.Request) (e *errand, err error) {
 		case a.switches.Observe:
 			err = refuse(http.StatusConflict, "the agent is in mode observe: it removes nothing until its configuration says mode: enforce")
 		case pause != nil:
-			err = refuse(http.StatusConflict, "paused until %s by %s: resume first", pause.Until.Format(time.RFC3339), orNobody(pause.By))
+			err = refuse(http.StatusConflict, "paused %s by %s: resume first", until(pause), orNobody(pause.By))
 		case a.rt == nil:
 			err = refuse(http.StatusServiceUnavailable, "the images are not known yet: %s", a.missing())
 		case !a.looks.take(e):
@@ -119,17 +119,24 @@ func (a *admin) pause(r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// resume serves POST /resume: it ends a pause.
+// resume serves POST /resume: it ends a pause. It does not end that of the pause file.
 func (a *admin) resume(r *http.Request) (any, error) {
 	var was bool
+	var file *state.Pause
 	saved, err := a.change(r.Context(), func() {
-		if was = a.switches.Paused() != nil; was {
+		was, file = a.switches.Asked() != nil, a.switches.File.Read()
+		if was {
 			a.setPause(nil)
 			a.log.Info("resumed", "reason", orNobody(caller(r))+" asked for it")
-			a.tellResumed(whom(caller(r)) + " asked for it")
-			a.goOn()
+			if file == nil {
+				a.tellResumed(whom(caller(r)) + " asked for it")
+				a.goOn()
+			}
 		}
 	})
+	if err == nil && file != nil {
+		err = refuse(http.StatusConflict, "still paused by %s: %s; delete it, or the ConfigMap that it comes from", file.By, file.Reason)
+	}
 	return page.Resume{WasPaused: was, NotSaved: saved}, err
 }
 

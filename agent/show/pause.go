@@ -11,7 +11,7 @@ import (
 // Pauses shows which nodes are paused.
 func Pauses(w io.Writer, v View, nodes []Node[page.Pause]) error {
 	return changed(w, v, nodes, "paused", func(p page.Pause) string {
-		return "paused " + paused(p.Since, p) + notSaved(p.NotSaved)
+		return "paused " + Paused(p.Since, p) + notSaved(p.NotSaved)
 	})
 }
 

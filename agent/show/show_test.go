@@ -374,3 +374,11 @@ func TestWorstNames(t *testing.T) {
 		}
 	}
 }
+
+// A pause by the pause file has no end.
+func TestPausedByFile(t *testing.T) {
+	p := page.Pause{By: "the file /etc/ebb-pause/pause", Reason: "a bad release"}
+	if got, want := show.Paused(time.Now(), p), "until further notice, by the file /etc/ebb-pause/pause: a bad release"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -96,7 +96,7 @@ func Status(w io.Writer, v View, r StatusReport) error {
 			findings.alarm(n.Name, "not ready", s.NotReady)
 		}
 		if s.Paused != nil {
-			findings.alarm(n.Name, "paused", paused(s.Time, *s.Paused))
+			findings.alarm(n.Name, "paused", Paused(s.Time, *s.Paused))
 		}
 		if len(s.Degraded) > 0 {
 			findings.alarm(n.Name, "degraded", strings.Join(s.Degraded, ", "))

@@ -84,7 +84,7 @@ func topState(s Screen) string {
 	case !s.Status.Ready:
 		return "not ready: " + Clean(s.Status.NotReady)
 	case s.Status.Paused != nil:
-		return "paused " + paused(s.Status.Time, *s.Status.Paused)
+		return "paused " + Paused(s.Status.Time, *s.Status.Paused)
 	case s.Status.Running:
 		return "removing images"
 	}

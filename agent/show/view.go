@@ -117,9 +117,12 @@ func seconds(s float64) string {
 	return duration.HumanDuration(time.Duration(min(max(s, 0), most)) * time.Second)
 }
 
-// paused describes a pause: until when, by whom and why.
-func paused(now time.Time, p page.Pause) string {
-	s := fmt.Sprintf("until %s (%s)", p.Until.UTC().Format(time.RFC3339), in(now, p.Until))
+// Paused describes a pause: until when, by whom and why.
+func Paused(now time.Time, p page.Pause) string {
+	s := "until further notice"
+	if !p.Until.IsZero() {
+		s = fmt.Sprintf("until %s (%s)", p.Until.UTC().Format(time.RFC3339), in(now, p.Until))
+	}
 	if p.By != "" {
 		s += ", by " + Clean(p.By)
 	}
@@ -134,7 +137,7 @@ func paused(now time.Time, p page.Pause) string {
 func asOf(now, looked time.Time, mode string, p *page.Pause) string {
 	s := fmt.Sprintf("listed %s ago, mode %s", age(now, looked), Clean(mode))
 	if p != nil {
-		s += ", paused " + paused(now, *p)
+		s += ", paused " + Paused(now, *p)
 	}
 	return s
 }

@@ -8,7 +8,7 @@ import (
 func Words() map[string]any {
 	return map[string]any{
 		"size": size, "takes": takes, "age": age, "ageOf": ageOf, "in": in, "seconds": seconds, "verdict": verdict, "image": imageName,
-		"paused": paused, "asOf": asOf, "clean": Clean,
+		"paused": Paused, "asOf": asOf, "clean": Clean,
 		"pressed": func(s page.Status) *Pressed {
 			most, known := mostPressed(s.Filesystems)
 			if !known {

@@ -18,7 +18,8 @@ at once, on all nodes or on those that you name with --node. Paused agents remov
 images nor dead containers. They keep recording image use.
 
 A pause lasts over restarts of the agent. It ends by itself, or with "ebb resume". Another
-pause replaces it.
+pause replaces it. It reaches the agents that answer now. The ConfigMap ebb-pause stops those of
+absent and new nodes as well (docs/rollout.md). "ebb control pause" pauses the controller.
 
 ` + agentRights + `
 
@@ -53,7 +54,7 @@ func pauseCommand(stdout io.Writer) *cobra.Command {
 }
 
 const resumeLong = `resume ends a pause, on all nodes or on those that you name with --node. It changes nothing
-on nodes that are not paused.
+on nodes that are not paused. It does not end a pause by the ConfigMap ebb-pause: delete that.
 
 ` + agentRights + `
 

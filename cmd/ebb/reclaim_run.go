@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -38,7 +37,7 @@ func (r *reclaimer) choose(results []desk.Result[page.Plan]) (chosen []candidate
 			r.say("%s is left out: its agent runs in mode %s, which removes nothing.\n", show.Clean(n.Agent.Node), show.Clean(p.Mode))
 			left++
 		case p.Paused != nil:
-			r.say("%s is left out: its agent is paused until %s.\n", show.Clean(n.Agent.Node), p.Paused.Until.Format(time.RFC3339))
+			r.say("%s is left out: its agent is paused %s.\n", show.Clean(n.Agent.Node), show.Paused(p.Time, *p.Paused))
 			left++
 		default:
 			chosen = append(chosen, candidate{n.Agent, p})

@@ -417,3 +417,31 @@ func TestLint(t *testing.T) {
 		}
 	}
 }
+
+// TestPauseFile: the agent mounts the ConfigMap that pauses it, which usually does not exist, where its
+// configuration looks for it.
+func TestPauseFile(t *testing.T) {
+	for _, c := range []struct{ set, mount string }{{"", "/etc/ebb-pause"}, {"agent.config.pauseFile=/run/stop/now", "/run/stop"}, {"agent.config.pauseFile=", ""}} {
+		o := render(t, c.set)["DaemonSet/ebb-agent"]
+		mount := ""
+		for _, m := range containerOf(t, o).VolumeMounts {
+			if m.Name == "pause" {
+				mount = m.MountPath
+			}
+		}
+		if mount != c.mount {
+			t.Errorf("%q: mounted at %q, want %q", c.set, mount, c.mount)
+		}
+		for _, v := range convert[[]struct {
+			Name      string
+			ConfigMap struct {
+				Name     string
+				Optional bool
+			}
+		}](t, at[any](o, "spec", "template", "spec", "volumes")) {
+			if v.Name == "pause" && (v.ConfigMap.Name != "ebb-pause" || !v.ConfigMap.Optional) {
+				t.Errorf("%q: %+v", c.set, v)
+			}
+		}
+	}
+}

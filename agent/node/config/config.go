@@ -19,6 +19,7 @@ const (
 // what "ebb-agent config default" writes above it.
 type Config struct {
 	Mode              Mode        `json:"mode" doc:"observe: the agent decides and logs, and removes nothing. enforce: it removes what the policy chooses."`
+	PauseFile         string      `json:"pauseFile" doc:"While this file exists, the agent removes nothing, also after a restart. Its text is the reason. The chart mounts the ConfigMap ebb-pause in its directory. Empty: no file."`
 	ReconcileInterval Duration    `json:"reconcileInterval" doc:"How often the agent reads everything again, in case an event was lost. 30s to 24h, jittered by 10 %."`
 	Runtime           Runtime     `json:"runtime" doc:"The container runtime."`
 	Images            Images      `json:"images" doc:"When images are removed. Fields that the kubelet has, too, have the kubelet's names and meanings."`
@@ -165,6 +166,7 @@ type Log struct {
 func Default() Config {
 	return Config{
 		Mode:              ModeObserve,
+		PauseFile:         "/etc/ebb-pause/pause",
 		ReconcileInterval: Duration(5 * time.Minute),
 		Runtime:           Runtime{Socket: SocketAuto},
 		Images: Images{

@@ -126,6 +126,7 @@ func (i *Images) problems(bad map[string]bool, fail func(field, format string, a
 // files returns the paths that may be empty, by field.
 func (c *Config) files() map[string]string {
 	return map[string]string{
+		"pauseFile":                         c.PauseFile,
 		"containers.logLinks":               c.Containers.LogLinks,
 		"pods.kubelet.tokenFile":            c.Pods.Kubelet.TokenFile,
 		"pods.kubelet.clientCertificate":    c.Pods.Kubelet.ClientCertificate,

@@ -319,9 +319,9 @@ type PauseRequest struct {
 
 // Pause is an active pause. It survives a restart.
 type Pause struct {
-	Since  time.Time `json:"since"`
-	Until  time.Time `json:"until"`
-	By     string    `json:"by,omitempty"` // who asked, as they named themselves
+	Since  time.Time `json:"since,omitzero"` // absent: a pause by the pause file
+	Until  time.Time `json:"until,omitzero"` // absent: as long as the pause file exists
+	By     string    `json:"by,omitempty"`   // who asked, as they named themselves
 	Reason string    `json:"reason,omitempty"`
 
 	// NotSaved is why a restart would lose the pause; in the answer to /pause alone.

@@ -36,7 +36,7 @@ func (b *fixture) agentIs(mode string) {
 	})
 }
 
-// stop pauses all agents at once, and then deletes the DaemonSet.
+// stop pauses all agents at once, then by a ConfigMap, and then deletes the DaemonSet.
 func (b *fixture) stop() {
 	do := func(command string) {
 		if _, err := b.typed(command); err != nil {
@@ -50,7 +50,20 @@ func (b *fixture) stop() {
 		fail("the status does not say that the agent is paused")
 	}
 	b.ebb(0, "resume")
+	paused := func(want bool) func() error {
+		return func() error {
+			if has := strings.Contains(b.quietly(-1, "status", "--output=json"), "the file /etc/ebb-pause/pause"); has != want {
+				return fmt.Errorf("paused by the file: %v", has)
+			}
+			return nil
+		}
+	}
 	do(commands[1])
+	b.eventually("an agent that is paused by the ConfigMap", paused(true))
+	do(commands[2])
+	b.eventually("an agent that goes on without the ConfigMap", paused(false))
+	b.notes.ok("a ConfigMap pauses the agent, and its end lets it go on")
+	do(commands[3])
 	b.eventually("the programs to leave the kernel", func() error {
 		entries, err := os.ReadDir(pinDirectory)
 		if errors.Is(err, fs.ErrNotExist) {

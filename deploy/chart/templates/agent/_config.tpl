@@ -70,6 +70,7 @@
   "socketDirectory" (dir $c.runtime.socket)
   "root" (include "ebb.layout" . | fromJson).root
   "kubelet" $c.filesystems.kubelet.path
+  "pauseFile" (dig "pauseFile" "/etc/ebb-pause/pause" $c)
   "source" (dig "pods" "source" "none" $c)
   "events" (and (eq (dig "pods" "source" "none" $c) "apiserver") (dig "pods" "apiserver" "events" true $c))
   | toJson -}}

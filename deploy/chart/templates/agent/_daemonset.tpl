@@ -161,6 +161,12 @@ spec:
             {{- if $a.metrics.webConfigSecret }}
             {{- include "ebb.webMount" . | nindent 12 }}
             {{- end }}
+            {{- with $needs.pauseFile }}
+            # A person makes the ConfigMap to stop all agents, those of later nodes, too.
+            - name: pause
+              mountPath: {{ dir . }}
+              readOnly: true
+            {{- end }}
             # containerd's socket, by its directory: a restart of containerd makes a new one.
             - name: runtime
               mountPath: {{ $needs.socketDirectory }}
@@ -220,6 +226,10 @@ spec:
             name: {{ include "ebb.agentSet" . }}
         {{- with $a.metrics.webConfigSecret }}
         {{- include "ebb.webVolume" . | nindent 8 }}
+        {{- end }}
+        {{- if $needs.pauseFile }}
+        - name: pause
+          configMap: {name: {{ include "ebb.name" . }}-pause, optional: true}
         {{- end }}
         - name: runtime
           hostPath: {path: {{ $needs.socketDirectory }}, type: Directory}
