@@ -60,7 +60,7 @@ func (l *book) String() string {
 }
 
 // TestNodeEvents: with the account and the rights of the manifests, what an agent tells is
-// with its Node; without the right that is said once, by its name.
+// with its Node; without the right, one log line names it.
 func TestNodeEvents(t *testing.T) {
 	kubectl := peerstest.Binary(t, "kubectl")
 	b := start(t, peers.Config{})

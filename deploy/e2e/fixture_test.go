@@ -29,7 +29,7 @@ func start(t testing.TB, c peers.Config) *fixture {
 	return &fixture{peerstest.Start(t, c)}
 }
 
-// answer is what the API server said.
+// answer is an answer of the API server.
 type answer struct {
 	code     int
 	warnings []string

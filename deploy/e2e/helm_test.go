@@ -127,11 +127,11 @@ func (r *release) playKubelet(t *testing.T, name string, instead map[string]stri
 		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
 	}
 	if a := r.as(t, "", http.MethodGet, "/api/v1/namespaces/ebb-system/configmaps/ebb-uninstall", nil); a.code == http.StatusOK {
-		var said struct{ Data map[string]string }
-		if err := json.Unmarshal(a.body, &said); err != nil {
+		var held struct{ Data map[string]string }
+		if err := json.Unmarshal(a.body, &held); err != nil {
 			t.Fatal(err)
 		}
-		for k, v := range said.Data {
+		for k, v := range held.Data {
 			cmd.Env = append(cmd.Env, k+"="+v)
 		}
 	}
@@ -222,9 +222,9 @@ func testRefused(t *testing.T, r *release) {
 	r.Must(t, http.MethodDelete, "/api/v1/namespaces/default/configmaps/waits", nil)
 	r.Must(t, http.MethodPost, "/api/v1/namespaces/ebb-system/configmaps", object{"metadata": object{"name": "ebb-uninstall"}, "data": object{"EBB_UNINSTALL_WAIT": "1s"}})
 	end := r.uninstall(t)
-	said := r.playKubelet(t, "ebb-uninstall-check", nil)
-	if !strings.Contains(said, "waits") || !strings.Contains(said, "kubectl -n ebb-system create configmap ebb-uninstall") {
-		t.Errorf("the refusal names neither the object nor the way out:\n%s", said)
+	output := r.playKubelet(t, "ebb-uninstall-check", nil)
+	if !strings.Contains(output, "waits") || !strings.Contains(output, "kubectl -n ebb-system create configmap ebb-uninstall") {
+		t.Errorf("the refusal names neither the object nor the way out:\n%s", output)
 	}
 	if out, err := end(); err == nil {
 		t.Errorf("helm went on: %s", out)
@@ -249,8 +249,8 @@ func testUninstall(t *testing.T, r *release) {
 		}
 		return nil
 	})
-	if said := r.playKubelet(t, "ebb-uninstall-check", nil); !strings.Contains(said, "ebb may be uninstalled.") {
-		t.Errorf("told to leave finalizers, it refuses:\n%s", said)
+	if output := r.playKubelet(t, "ebb-uninstall-check", nil); !strings.Contains(output, "ebb may be uninstalled.") {
+		t.Errorf("told to leave finalizers, it refuses:\n%s", output)
 	}
 	await.Holds(t, patience, "job ebb-uninstall-unload", func(context.Context) error {
 		if r.as(t, "", http.MethodGet, jobs+"/ebb-uninstall-unload", nil).code != http.StatusOK {
@@ -265,9 +265,9 @@ func testUninstall(t *testing.T, r *release) {
 	if err := os.WriteFile(filepath.Join(dir, "pod.yaml"), []byte(config.Data["pod.yaml"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said := r.playKubelet(t, "ebb-uninstall-unload", map[string]string{"/etc/ebb-uninstall": dir})
+	output := r.playKubelet(t, "ebb-uninstall-unload", map[string]string{"/etc/ebb-uninstall": dir})
 	if out, err := end(); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, out, said)
+		t.Fatalf("%v\n%s\n%s", err, out, output)
 	}
 	for _, path := range []string{daemonSets, deployments, jobs, roles, bindings,
 		"/api/v1/namespaces/ebb-system/configmaps", "/api/v1/namespaces/ebb-system/serviceaccounts",

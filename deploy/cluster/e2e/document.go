@@ -160,21 +160,21 @@ func (b *fixture) printed(page, heading string) []string {
 }
 
 // follow runs the commands of a section, and returns their output.
-func (b *fixture) follow(page, heading string) (said string) {
+func (b *fixture) follow(page, heading string) (output string) {
 	for _, command := range b.printed(page, heading) {
 		out, err := b.typed(command)
 		if err != nil {
 			fail("%s, %q: %w", page, heading, err)
 		}
 		b.progress.ran[command] = true
-		said += out
+		output += out
 	}
-	return said
+	return output
 }
 
 // followRest runs the commands of a section, without builds and releases that were made before. A finding
 // of ebb (exit code 3) does not end it, because findings depend on this machine.
-func (b *fixture) followRest(page, heading string) (said string) {
+func (b *fixture) followRest(page, heading string) (output string) {
 	for _, command := range b.printed(page, heading) {
 		if made := strings.HasPrefix(command, "make ") || strings.HasPrefix(command, "helm "); made && b.progress.ran[command] {
 			continue
@@ -184,9 +184,9 @@ func (b *fixture) followRest(page, heading string) (said string) {
 			fail("%s, %q: %w", page, heading, err)
 		}
 		b.progress.ran[command] = true
-		said += out
+		output += out
 	}
-	return said
+	return output
 }
 
 // typed runs a printed command in a shell, in the tree, as a person does.
@@ -197,15 +197,15 @@ func (b *fixture) typed(command string) (string, error) {
 	cmd := exec.CommandContext(b, "bash", "-c", line)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = b.tree, b.shellEnv, time.Second
 	out, err := cmd.CombinedOutput()
-	said := string(out)
+	output := string(out)
 	if err != nil {
-		return said, fmt.Errorf("%s: %w: %s", line, err, tail(said))
+		return output, fmt.Errorf("%s: %w: %s", line, err, tail(output))
 	}
 	// helm's output after an installation is long and comes from the chart.
 	if !strings.HasPrefix(line, "helm install") && !strings.HasPrefix(line, "helm upgrade") {
-		b.notes.said(said)
+		b.notes.output(output)
 	}
-	return said, nil
+	return output, nil
 }
 
 // writeFiles writes the files that a section shows into the tree.

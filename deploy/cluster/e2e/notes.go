@@ -39,8 +39,8 @@ func (n *notes) command(line string) { n.line("  # %s", line) }
 // moment matches timestamps, which differ between transcripts.
 var moment = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
-// said quotes the output of a program.
-func (n *notes) said(text string) {
+// output quotes the output of a program.
+func (n *notes) output(text string) {
 	text = moment.ReplaceAllString(text, "…")
 	for line := range strings.Lines(strings.TrimSpace(text)) {
 		if strings.HasPrefix(line, "go: writing stat cache: ") {

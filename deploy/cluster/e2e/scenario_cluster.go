@@ -46,8 +46,8 @@ func (b *fixture) tryNetwork() {
 		return err
 	})
 	if phase, err := b.kubectl("get", "pod", "network", "--output=jsonpath={.status.phase}"); err != nil || phase != "Succeeded" {
-		said, _ := b.kubectl("logs", "network")
-		must(errors.Join(fmt.Errorf("the pod says %q", said), err))
+		output, _ := b.kubectl("logs", "network")
+		must(errors.Join(fmt.Errorf("the pod says %q", output), err))
 	}
 	b.notes.ok("a pod reached the API server by the service's address")
 	need(b.kubectl("delete", "pod", "network", "--wait=false"))

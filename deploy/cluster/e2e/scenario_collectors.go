@@ -126,11 +126,11 @@ func (b *fixture) collectorsAre(mode string, values ...string) {
 
 // control runs "ebb control" and decodes the JSON that the leader returns.
 func (b *fixture) control(out any, args ...string) error {
-	said, err := b.run("bin/ebb", append([]string{"control"}, args...)...)
+	output, err := b.run("bin/ebb", append([]string{"control"}, args...)...)
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal([]byte(said), out)
+	return json.Unmarshal([]byte(output), out)
 }
 
 // discard creates one garbage object of each kind.
@@ -160,7 +160,7 @@ func (b *fixture) decided(want ...string) {
 		return err
 	})
 	b.notes.command("ebb control decisions   # in short")
-	b.notes.said(strings.Join(want, "\n"))
+	b.notes.output(strings.Join(want, "\n"))
 }
 
 const ttlController = "ttl-after-finished-controller"

@@ -15,7 +15,7 @@ import (
 // an exec in the agent's pod.
 func (b *fixture) desk() {
 	b.ebb(0, "status")
-	if said := b.follow("docs/chart.md", "Test the release"); !strings.Contains(said, "1 of 1 ready") {
+	if output := b.follow("docs/chart.md", "Test the release"); !strings.Contains(output, "1 of 1 ready") {
 		fail("the release's test does not say that the agent is ready")
 	}
 	b.ebb(0, "nodes")
@@ -87,7 +87,7 @@ func (b *fixture) reclaimAsPlanned() {
 func (b *fixture) ebb(code int, args ...string) string {
 	b.notes.command("ebb " + strings.Join(args, " "))
 	out := b.quietly(code, args...)
-	b.notes.said(out)
+	b.notes.output(out)
 	return out
 }
 

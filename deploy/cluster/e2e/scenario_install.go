@@ -66,9 +66,9 @@ func (b *fixture) look() {
 	need(b.kubectl("create", "namespace", "shop"))
 	b.apply(strings.ReplaceAll(fmt.Sprintf(aDeployment, "web", appImage), "namespace: default", "namespace: shop"))
 	need(b.kubectl("rollout", "status", "deployment/web", "--namespace=shop", "--timeout=4m"))
-	said := b.follow(installPage, "4. Look")
+	output := b.follow(installPage, "4. Look")
 	for _, has := range []string{"Pinned below", "lastuse", "ext4", appImage, "ReplicaSet web-"} {
-		if !strings.Contains(said, has) {
+		if !strings.Contains(output, has) {
 			fail("a look does not say %q", has)
 		}
 	}
@@ -99,7 +99,7 @@ func (b *fixture) readyIn(mode string) explanation {
 func (b *fixture) enforce() {
 	b.upgrade("agent.config.images.imageMinimumGCAge=5s", "prometheusRule.optional=true")
 	b.follow(installPage, "5. Let it act")
-	if said := b.followRest(kubeletPage, "Hand over"); !strings.Contains(said, "images: ebb alone collects") {
+	if output := b.followRest(kubeletPage, "Hand over"); !strings.Contains(output, "images: ebb alone collects") {
 		fail("the doctor does not say that ebb alone collects")
 	}
 	b.notes.ok("the doctor sees from the agent's pod that the kubelet's image collection is handed over")

@@ -35,9 +35,9 @@ func (b *fixture) protect() {
 
 // refused checks that requests without TLS or without a password fail.
 func (b *fixture) refused(creds peers.Credentials) {
-	var said string
-	if err := b.ask("http://"+b.agentAddress()+"/metrics", &said); err == nil {
-		fail("metrics without TLS: %.200s", said)
+	var output string
+	if err := b.ask("http://"+b.agentAddress()+"/metrics", &output); err == nil {
+		fail("metrics without TLS: %.200s", output)
 	}
 	client := need(creds.HTTPClient())
 	defer client.CloseIdleConnections()

@@ -26,11 +26,11 @@ metadata:
 func (b *fixture) uninstall() {
 	const heading = "Remove it"
 	b.strand()
-	said, err := b.typed(b.printed(installPage, heading)[0])
-	if err == nil || !strings.Contains(said, "configmaps default/owner") || !strings.Contains(said, nodeName+": imageGCHighThresholdPercent") {
-		fail("it was not refused, or not for both reasons: %v: %s", err, said)
+	output, err := b.typed(b.printed(installPage, heading)[0])
+	if err == nil || !strings.Contains(output, "configmaps default/owner") || !strings.Contains(output, nodeName+": imageGCHighThresholdPercent") {
+		fail("it was not refused, or not for both reasons: %v: %s", err, output)
 	}
-	b.notes.said(said)
+	b.notes.output(output)
 	b.ready()
 	b.notes.ok("it refuses: an object waits for ebb's finalizer, and the node's image collection is handed over")
 	need(b.kubectl("patch", "configmap", "held", "--type=merge", `--patch={"metadata":{"finalizers":null}}`))
@@ -85,9 +85,9 @@ func (b *fixture) manifests() {
 // withoutAgent runs the doctor from a debugging pod and from a Job. Its findings depend on this
 // machine, but it has to find the kubelet and the runtime.
 func (b *fixture) withoutAgent() {
-	said := b.follow("docs/doctor.md", "Without an agent")
+	output := b.follow("docs/doctor.md", "Without an agent")
 	for _, has := range []string{"ebb doctor on ", "running, pid", "imageGCHighThresholdPercent"} {
-		if n := strings.Count(said, has); n < 2 {
+		if n := strings.Count(output, has); n < 2 {
 			fail("the two reports say %q %d times", has, n)
 		}
 	}

@@ -26,8 +26,8 @@ func (b *fixture) units() {
 	if len(ours) < fewest {
 		fail("units: %q", ours)
 	}
-	if said, err := b.run("systemd-analyze", append([]string{"verify", "--man=no", "--recursive-errors=no"}, ours...)...); err != nil || said != "" {
-		fail("systemd says %q: %w", said, err)
+	if output, err := b.run("systemd-analyze", append([]string{"verify", "--man=no", "--recursive-errors=no"}, ours...)...); err != nil || output != "" {
+		fail("systemd-analyze: %q: %w", output, err)
 	}
 	b.notes.ok("systemd takes the %d units that the script writes where there is systemd", len(ours))
 }
