@@ -173,7 +173,7 @@ cluster: build ## what deploy/cluster/provision.sh takes for a cluster, into bin
 	@$(GO) run ./deploy/cluster/e2e --write-images $(BIN)/cluster
 
 .PHONY: e2e-cluster
-e2e-cluster: node-tools build ## a whole cluster on this machine, docs/install.md followed command by command, about five minutes (root)
+e2e-cluster: node-tools build ## a whole cluster on this machine, docs/install.md followed command by command, a quarter of an hour (root)
 	@tools/need.sh $(CLUSTER_PACKAGES)
 	@VAGRANT_HOME=$(CURDIR)/$(BIN)/vagrant VAGRANT_DOTFILE_PATH=$(CURDIR)/$(BIN)/vagrant/state \
 		vagrant validate --ignore-provider
