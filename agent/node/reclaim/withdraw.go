@@ -389,7 +389,12 @@ func (run *Run) putBack(ctx context.Context, group []leaving, why string) {
 			l.staysFor(why)
 			continue
 		}
-		if err := run.restore(ctx, l.names); err != nil {
+		by := time.Now().Add(restoreMost)
+		if ctx.Err() != nil {
+			run.stopBy = cmp.Or(run.stopBy, by)
+			by = run.stopBy
+		}
+		if err := restore(ctx, run.o, l.names, by); err != nil {
 			l.attempt.Unknown(err.Error())
 			run.r.unmended = true
 			run.o.Log.Warn("the names of an image could not be put back; trying again", "image", l.ImageID,
@@ -401,15 +406,10 @@ func (run *Run) putBack(ctx context.Context, group []leaving, why string) {
 	}
 }
 
-// restore restores the names of an image within restoreMost, also if ctx is done.
-func (run *Run) restore(ctx context.Context, names inventory.Withdrawal) (err error) {
-	by := time.Now().Add(restoreMost)
-	if ctx.Err() != nil {
-		run.stopBy = cmp.Or(run.stopBy, by)
-		by = run.stopBy
-	}
+// restore restores the names of an image by a deadline, also if ctx is done.
+func restore(ctx context.Context, o *Options, names inventory.Withdrawal, by time.Time) (err error) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
 	defer cancel()
-	run.o.Outside(func() { err = names.Restore(ctx) })
+	o.Outside(func() { err = names.Restore(ctx) })
 	return err
 }
