@@ -197,12 +197,7 @@ func (l *looks) failed(err error) {
 	l.metrics.lookFailures.Inc()
 	l.health.setReady(err.Error())
 	l.conditions.Begin("look", slog.LevelWarn, "cannot read the node; trying again", "error", err, "next", l.retryWait.String())
-	l.tryAgain(l.now())
-}
-
-// tryAgain plans the next try of what failed.
-func (l *looks) tryAgain(now time.Time) {
-	l.alarms.sooner(alarmRetry, now.Add(l.retryWait))
+	l.alarms.sooner(alarmRetry, l.now().Add(l.retryWait))
 	l.retryWait = min(2*l.retryWait, retryMost)
 }
 
@@ -210,10 +205,8 @@ func (l *looks) done(now time.Time) {
 	if l.last.IsZero() {
 		l.alarms.set(alarmRest, now.Add(restPause))
 	}
-	if l.last = now; l.reclaim.Unmended() {
-		l.tryAgain(now)
-	} else {
-		l.retryWait = retryFirst
+	if l.retryWait, l.last = retryFirst, now; l.reclaim.Unmended() {
+		l.alarms.sooner(alarmRetry, now.Add(retryMost))
 	}
 	if !l.conditions.Holds(eventsBroken) {
 		l.health.setReady("")

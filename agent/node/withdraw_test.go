@@ -239,6 +239,38 @@ func TestNamesOfAGroupAreRestoredSlowly(t *testing.T) {
 	})
 }
 
+// A runtime that does not answer is waited for once, not for each image of a group.
+func TestNamesOfAGroupAndASilentRuntime(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{}
+		ids := w.many(20)
+		w.rt.SetFaults(fake.Faults{During: func(id string) {
+			if id == ids[6] { // the last of the third group
+				w.rt.SetDisk(size, 0, 100000)
+				w.rt.SetFaults(fake.Faults{Delay: 11 * time.Second})
+			}
+		}})
+		w.fill(99)
+		w.pass(25 * time.Second) // for the last look, and one image of four
+		w.rt.SetFaults(fake.Faults{})
+		w.wantNames(17)
+	})
+}
+
+// A run goes on past images that cannot be withdrawn, although they are more than it has passes.
+func TestManyCannotBeWithdrawn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.many(2 * maxPasses)
+		bad := map[string]error{}
+		for _, id := range ids[:maxPasses+2] {
+			bad[id] = errors.New("bolt: timeout")
+		}
+		w.rt.SetFaults(fake.Faults{Remove: bad})
+		w.fill(81)
+		w.wantRemoved(ids[maxPasses+2], ids[maxPasses+3], ids[maxPasses+4])
+	})
+}
+
 // wantNames wants so many images with names.
 func (w *world) wantNames(n int) {
 	w.t.Helper()

@@ -46,6 +46,7 @@ type pass struct {
 	hurry  bool                 // it may plan from an inventory that was at hand
 	listed bool                 // the runtime has sent no event since it listed its images
 	doubt  bool                 // a removal failed, and it may be the runtime's fault, not the image's
+	away   error                // why the names of an image could not be restored; the latest one
 }
 
 // outcome is the result of a run.
@@ -103,13 +104,13 @@ func (run *Run) Execute(ctx context.Context) (again bool) {
 			run.outcome.result = capped
 			return false
 		}
-		plan, mended := r.target.plan.Remove, !r.unmended
+		plan := r.target.plan.Remove
 		plan = plan[:min(run.groupSize(), free, len(plan))]
 		spared, v := run.removeGroup(ctx, plan)
 		if v == stop {
 			return false
 		}
-		if run.pass.doubt || spared == len(plan) || mended && r.unmended {
+		if run.pass.doubt || spared == len(plan) || run.pass.away != nil {
 			return true // mend, and read everything before the next try: the disk's figure varies
 		}
 	}
@@ -183,7 +184,8 @@ func (run *Run) allowedAtAll() int {
 		return free
 	}
 	run.o.LookAgain(at)
-	run.r.bookCap(true, fmt.Sprintf("%d images were removed in the last hour, %s are allowed; on at %s", len(recent), run.o.Config.Images.MaxRemovalsPerHour, at.Format(time.RFC3339)))
+	run.r.bookCap(true, fmt.Sprintf("%d removals of the last hour count, and %d are allowed (%s); on at %s or later",
+		len(recent), hourly, run.o.Config.Images.MaxRemovalsPerHour, at.Format(time.RFC3339)))
 	run.o.Conditions.Begin("capped", slog.LevelWarn, "removals stop: the hourly cap is reached",
 		"reason", "maxRemovalsPerHour", "cap", hourly, "until", at)
 	return 0

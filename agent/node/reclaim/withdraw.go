@@ -394,9 +394,13 @@ func (run *Run) putBack(ctx context.Context, group []leaving, why string) {
 			run.stopBy = cmp.Or(run.stopBy, by)
 			by = run.stopBy
 		}
-		if err := restore(ctx, run.o, l.names, by); err != nil {
+		err := run.pass.away
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) { // a silent runtime is not waited for again and again
+			err = restore(ctx, run.o, l.names, by)
+		}
+		if err != nil {
 			l.attempt.Unknown(err.Error())
-			run.r.unmended = true
+			run.r.unmended, run.pass.away = true, err
 			run.o.Log.Warn("the names of an image could not be put back; trying again", "image", l.ImageID,
 				"references", l.image.References, "reason", "its removal was begun and not ended", "error", err)
 			continue
