@@ -59,7 +59,10 @@ func (a *Agent) next(ctx context.Context, ring <-chan time.Time) (hear func(), o
 	case rt := <-a.in.connected:
 		return func() { a.runtimeUp(rt) }, false
 	case c := <-a.in.crossings:
-		return func() { a.disks.crossing(c) }, false
+		return func() {
+			a.admin.lookForPauseFile()
+			a.disks.crossing(c)
+		}, false
 	case <-a.in.mounts:
 		return a.looks.mountsChanged, false
 	case <-a.in.news:
@@ -113,12 +116,14 @@ func (a *Agent) rung() {
 	}
 	if clock.Came(a.switches.Next(), now) {
 		a.setPause(nil)
-		a.log.Info("resumed: the pause has expired", "reason", "pause")
 		if a.switches.Paused() == nil {
+			a.log.Info("resumed: the pause has expired", "reason", "pause")
 			a.tellResumed("the pause is over")
 			a.admin.goOn()
+			a.stopped = false
 		}
 	}
+	a.admin.lookForPauseFile()
 	if clock.Came(a.saver.Next(), now) {
 		a.saver.Save()
 	}
@@ -127,7 +132,6 @@ func (a *Agent) rung() {
 		a.looks.forEvents[eventBurst-1] = now
 	}
 	if due[alarmReconcile] || due[alarmPlan] || due[alarmEvents] || due[alarmRetry] {
-		a.lookForPauseFile()
 		a.looks.request(0)
 	}
 	if clock.Came(a.watermark.Next(), now) {

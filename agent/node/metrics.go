@@ -39,7 +39,7 @@ func newMetrics(r *prometheus.Registry, cfg config.Config) *metrics {
 		lookFailures: f.Counter("inventory_failures_total", "Times the agent could not read the inventory of the node."),
 		lastSuccess:  f.Gauge("last_success_timestamp_seconds", "Unix time at which the agent last read everything and decided."),
 		runtimeUp:    f.Gauge("runtime_events_up", "1 while the runtime's event stream is connected."),
-		paused:       f.Gauge("paused", "1 while a person has paused the agent. It then removes nothing."),
+		paused:       f.Gauge("paused", "1 while the agent is paused, by ebb pause or by the pause file. It then removes nothing."),
 		broken:       f.Gauge("snapshotters_broken", "Snapshotters of the runtime that could not be read. The images that are unpacked in them stay."),
 		dialFailures: f.Counter("runtime_dial_failures_total", "Failed attempts to connect to the container runtime."),
 	}

@@ -20,7 +20,7 @@ func (p *parts) setPause(pause *state.Pause) {
 
 // lookForPauseFile reports that the pause file came or went. The gate reads the file itself before each
 // removal: only the words, and going on after it, wait for this.
-func (a *Agent) lookForPauseFile() {
+func (a *admin) lookForPauseFile() {
 	pause := a.switches.File.Read()
 	a.metrics.paused.Set(program.Bool(pause != nil || a.switches.Asked() != nil))
 	switch {
@@ -31,7 +31,7 @@ func (a *Agent) lookForPauseFile() {
 		a.log.Info("the pause file is gone", "reason", "pause")
 		if a.switches.Asked() == nil {
 			a.tellResumed("the pause file is gone")
-			a.admin.goOn()
+			a.goOn()
 		}
 	}
 	a.stopped = pause != nil

@@ -23,7 +23,7 @@ func (a *Agent) openState() error {
 	a.reclaim.Restore(r)
 	a.learnt.facts = r.Facts
 	a.setPause(r.Meta.Pause)
-	a.lookForPauseFile()
+	a.admin.lookForPauseFile()
 	if p := a.switches.Asked(); p != nil {
 		a.log.Warn("still paused: nothing is removed", "reason", orNobody(p.By)+" asked for it: "+p.Reason, "until", p.Until)
 	}

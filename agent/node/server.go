@@ -2,16 +2,19 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ebb-agent/ebb/agent/node/monitor"
 	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/runtime/wait"
 )
 
 // answerWait bounds each wait of a request: for the monitor, for a list, for a save.
@@ -26,14 +29,16 @@ func (a *admin) serve(ctx context.Context) error {
 		return fmt.Errorf("server.webConfigFile: %w", err)
 	}
 	if c.Address != "" {
-		listener, err := net.Listen("tcp", onNode(c.Address))
-		if err != nil {
-			return fmt.Errorf("server.address: %w", err)
-		}
-		a.log.Info("serving", "address", listener.Addr().String(), "webConfigFile", c.WebConfigFile, "reason", "start")
 		mux := http.NewServeMux()
 		a.probes(mux)
-		group.Go(func() error { return program.ServeProtected(ctx, listener, mux, c.WebConfigFile, a.log) })
+		group.Go(func() error {
+			listener, err := a.listen(ctx, c.Address)
+			if err != nil || listener == nil {
+				return err
+			}
+			a.log.Info("serving", "address", listener.Addr().String(), "webConfigFile", c.WebConfigFile, "reason", "start")
+			return program.ServeProtected(ctx, listener, mux, c.WebConfigFile, a.log)
+		})
 	}
 	if c.HealthAddress != "" {
 		listener, err := net.Listen("tcp", c.HealthAddress)
@@ -53,6 +58,30 @@ func (a *admin) serve(ctx context.Context) error {
 		group.Go(func() error { return program.Serve(ctx, listener, a.handler()) })
 	}
 	return group.Wait()
+}
+
+// listenAgain is the time between two attempts to listen on the node's address.
+const listenAgain = 10 * time.Second
+
+// listen listens on the port of metrics. It waits for an address from NODE_IP that the node does not have (yet):
+// metrics alone are no reason to remove nothing. It returns nil if ctx ends first.
+func (a *admin) listen(ctx context.Context, configured string) (net.Listener, error) {
+	address := onNode(configured)
+	for warned := false; ; warned = true {
+		listener, err := net.Listen("tcp", address)
+		switch {
+		case err == nil:
+			return listener, nil
+		case address == configured || !errors.Is(err, syscall.EADDRNOTAVAIL):
+			return nil, fmt.Errorf("server.address: %w", err)
+		case !warned:
+			a.log.Warn("no metrics: the node does not have the address from NODE_IP; trying again",
+				"address", address, "error", err, "fix", "with the chart, agent.metrics.everyAddress=true")
+		}
+		if !wait.Sleep(ctx, listenAgain) {
+			return nil, nil
+		}
+	}
 }
 
 // onNode gives an address without a host the one in the environment variable NODE_IP. Without that

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -135,26 +136,38 @@ func TestOnNode(t *testing.T) {
 	}
 
 	t.Setenv("NODE_IP", "127.0.0.2")
-	_, port, _ := net.SplitHostPort(programtest.FreeAddress(t))
-	cfg := config.Default()
-	cfg.Server = config.Server{Address: ":" + port}
-	a := newAgent(Options{Config: cfg, Log: slog.New(slog.DiscardHandler)}, nil)
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- a.admin.serve(ctx) }()
-	programtest.Answers(t, []programtest.Answer{{Client: &http.Client{}, URL: "http://127.0.0.2:" + port + "/healthz", Status: 200}})
-	if c, err := net.Dial("tcp", "127.0.0.1:"+port); err == nil {
-		t.Error("it listens on another address, too")
-		c.Close()
+	a := newAgent(Options{Config: config.Default(), Log: slog.New(slog.DiscardHandler)}, nil)
+	listener, err := a.admin.listen(t.Context(), ":0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	stop()
-	if err := <-served; err != nil {
-		t.Error(err)
+	defer listener.Close()
+	if host, _, _ := net.SplitHostPort(listener.Addr().String()); host != "127.0.0.2" {
+		t.Errorf("it listens on %s", host)
 	}
+}
 
-	t.Setenv("NODE_IP", "192.0.2.1") // of no machine: it is for documentation
-	if err := a.admin.serve(ctx); err == nil || !strings.Contains(err.Error(), "server.address: listen tcp 192.0.2.1:"+port) {
-		t.Errorf("an address that is not here: %v", err)
+// TestNodeAddressIsMissing: an address from NODE_IP that the node does not have does not end the agent; a
+// configured one does.
+func TestNodeAddressIsMissing(t *testing.T) {
+	const none = "192.0.2.1" // for documentation: no machine has it
+	if l, err := net.Listen("tcp", none+":0"); err == nil {
+		l.Close()
+		t.Skip("this machine binds addresses that it does not have (ip_nonlocal_bind)")
+	}
+	var log bytes.Buffer
+	a := newAgent(Options{Config: config.Default(), Log: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+	if _, err := a.admin.listen(t.Context(), none+":9478"); err == nil || !strings.Contains(err.Error(), "server.address: listen tcp "+none+":9478") {
+		t.Errorf("configured: %v", err)
+	}
+	t.Setenv("NODE_IP", none)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if listener, err := a.admin.listen(ctx, ":9478"); listener != nil || err != nil {
+		t.Errorf("of the node: %v, %v", listener, err)
+	}
+	if !strings.Contains(log.String(), "agent.metrics.everyAddress=true") {
+		t.Errorf("the log does not name the fix: %s", log.String())
 	}
 }
 

@@ -127,12 +127,14 @@ func (a *admin) resume(r *http.Request) (any, error) {
 		was, file = a.switches.Asked() != nil, a.switches.File.Read()
 		if was {
 			a.setPause(nil)
-			a.log.Info("resumed", "reason", orNobody(caller(r))+" asked for it")
 			if file == nil {
+				a.log.Info("resumed", "reason", orNobody(caller(r))+" asked for it")
 				a.tellResumed(whom(caller(r)) + " asked for it")
 				a.goOn()
+				a.stopped = false
 			}
 		}
+		a.lookForPauseFile()
 	})
 	if err == nil && file != nil {
 		err = refuse(http.StatusConflict, "still paused by %s: %s; delete it, or the ConfigMap that it comes from", file.By, file.Reason)

@@ -24,15 +24,23 @@ func (a *agentAccess) others(ctx context.Context, nodes []show.Node[page.Status]
 	}
 	defer api.Close()
 	o := &show.Others{Kubelets: map[string]int{}, KubeletsUnknown: map[string]int{}}
-	asked := &kubelets{api: api}
-	// One bound for all: of many nodes that are silent, each takes all the time that it is given.
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	managers, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
+	o.Managers, o.ManagersOff, o.ManagersAtRisk = uninstall.Managers(managers, api)
+	asked := &kubelets{api: api}
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(desk.InFlight)
 	for _, n := range nodes {
+		if n.Err != nil { // its kubelet would be waited for, too
+			mu.Lock()
+			o.KubeletsUnknown["the agent does not answer"]++
+			mu.Unlock()
+			continue
+		}
 		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, a.timeout)
+			defer cancel()
 			when, unknown := collectsImages(ctx, asked, n.Name)
 			mu.Lock()
 			defer mu.Unlock()
@@ -44,7 +52,6 @@ func (a *agentAccess) others(ctx context.Context, nodes []show.Node[page.Status]
 			return nil
 		})
 	}
-	o.Managers, o.ManagersOff, o.ManagersAtRisk = uninstall.Managers(ctx, api)
 	return o, group.Wait()
 }
 

@@ -62,7 +62,7 @@ func fieldSchema(name string, v reflect.Value) schema {
 	case configfile.Duration:
 		return matching(`^0$|^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`)
 	case nodeconfig.Cap:
-		return schema{"type": []any{"integer", "string"}, "minimum": 1, "pattern": "^[1-9][0-9]*%?$"}
+		return schema{"type": []any{"integer", "string"}, "minimum": 1, "maximum": 100000, "pattern": "^([1-9][0-9]{0,4}|100000|([1-9][0-9]?|100)%)$"}
 	case config.Mode: // of a collector; YAML reads a bare off as a boolean
 		return schema{"enum": []any{config.Off, config.Observe, config.Enforce, false}}
 	}

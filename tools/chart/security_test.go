@@ -421,7 +421,9 @@ func TestLint(t *testing.T) {
 // TestPauseFile: the agent mounts the ConfigMap that pauses it, which usually does not exist, where its
 // configuration looks for it.
 func TestPauseFile(t *testing.T) {
-	for _, c := range []struct{ set, mount string }{{"", "/etc/ebb-pause"}, {"agent.config.pauseFile=/run/stop/now", "/run/stop"}, {"agent.config.pauseFile=", ""}} {
+	for _, c := range []struct{ set, mount, file string }{
+		{"", "/etc/ebb-pause", "pause"}, {"agent.config.pauseFile=/run/stop/now", "/run/stop", "now"}, {"agent.config.pauseFile=", "", ""},
+	} {
 		o := render(t, c.set)["DaemonSet/ebb-agent"]
 		mount := ""
 		for _, m := range containerOf(t, o).VolumeMounts {
@@ -432,16 +434,25 @@ func TestPauseFile(t *testing.T) {
 		if mount != c.mount {
 			t.Errorf("%q: mounted at %q, want %q", c.set, mount, c.mount)
 		}
+		volumes := 0
 		for _, v := range convert[[]struct {
 			Name      string
 			ConfigMap struct {
 				Name     string
 				Optional bool
+				Items    []struct{ Key, Path string }
 			}
 		}](t, at[any](o, "spec", "template", "spec", "volumes")) {
-			if v.Name == "pause" && (v.ConfigMap.Name != "ebb-pause" || !v.ConfigMap.Optional) {
+			if v.Name != "pause" {
+				continue
+			}
+			volumes++
+			if m := v.ConfigMap; m.Name != "ebb-pause" || !m.Optional || len(m.Items) != 1 || m.Items[0].Key != "pause" || m.Items[0].Path != c.file {
 				t.Errorf("%q: %+v", c.set, v)
 			}
+		}
+		if (volumes == 1) != (c.mount != "") {
+			t.Errorf("%q: %d volumes", c.set, volumes)
 		}
 	}
 }

@@ -19,7 +19,7 @@ const (
 // what "ebb-agent config default" writes above it.
 type Config struct {
 	Mode              Mode        `json:"mode" doc:"observe: the agent decides and logs, and removes nothing. enforce: it removes what the policy chooses."`
-	PauseFile         string      `json:"pauseFile" doc:"While this file exists, the agent removes nothing, also after a restart. Its text is the reason. The chart mounts the ConfigMap ebb-pause in its directory. Empty: no file."`
+	PauseFile         string      `json:"pauseFile" doc:"While this file exists, the agent removes nothing, also after a restart. Its text is the reason. The chart mounts the ConfigMap ebb-pause there, whatever the release is called. Empty: no file."`
 	ReconcileInterval Duration    `json:"reconcileInterval" doc:"How often the agent reads everything again, in case an event was lost. 30s to 24h, jittered by 10 %."`
 	Runtime           Runtime     `json:"runtime" doc:"The container runtime."`
 	Images            Images      `json:"images" doc:"When images are removed. Fields that the kubelet has, too, have the kubelet's names and meanings."`
@@ -51,7 +51,7 @@ type Images struct {
 	MaximumAge                 Duration `json:"imageMaximumGCAge" doc:"An image that was unused for this long is removed, however empty the disk is. 0s switches this off. It removes no image until ebb itself has watched the image for that long."`
 	FutileShare                int      `json:"futileShare" doc:"In percent. If the low threshold cannot be reached, the most recently used images stay that together would free at most this share of what is needed, in bytes or inodes. Their removal would gain next to nothing. 0 to 100. 0 keeps only images that would free nothing of it."`
 	Keep                       []string `json:"keep" doc:"References of images that are never removed, as globs. * matches any characters but '/', ** matches any characters. An image with several names stays if one of them matches. Example: [\"registry.k8s.io/**\", \"docker.io/library/busybox:1.36\"]"`
-	MaxRemovalsPerHour         Cap      `json:"maxRemovalsPerHour" doc:"At most this share of the node's images is removed in any 60 minutes, and at least ten images. This limits the harm of a mistake. Images that arrived less than an hour before they go do not count, unless only their age asks for it. So a node that pulls and drops many images is not held. A number instead of a share, such as 500, counts every removal. 1% to 100%, or 1 to 100000."`
+	MaxRemovalsPerHour         Cap      `json:"maxRemovalsPerHour" doc:"At most this share of the node's images is removed in any 60 minutes, and at least ten images. This limits the harm of a mistake. Images that arrived less than an hour before they go do not count, unless they go by imageMaximumGCAge. So a node that pulls and drops many images does not use up the share. A number instead of a share, such as 500, counts every removal. 1% to 100%, or 1 to 100000."`
 	AgeRemovalsPerHourPercent  int      `json:"ageRemovalsPerHourPercent" doc:"While the disk needs no space, imageMaximumGCAge removes at most this share of the node's images in any 60 minutes, and at least one image. So a short age does not make all nodes pull at once. 1 to 100."`
 }
 

@@ -40,7 +40,7 @@ func Hourly(c config.Cap, images int, recent []time.Time) int {
 }
 
 // Counts reports whether a removal uses up an hourly cap. With a share, an image that arrived within
-// the hour before does not, unless only its age asks for its removal: it was not on the node when the
+// the hour before does not, unless it goes by imageMaximumGCAge: it was not on the node when the
 // hour began. So half of the images holds no node whose number of images stays the same, however many
 // it pulls and drops: all images that count were there an hour ago, and some are always in use.
 func Counts(c config.Cap, reason image.Reason, arrived, removed time.Time) bool {

@@ -15,6 +15,10 @@ import (
 // starts.
 const KubeletPause = 10 * time.Minute
 
+// kubeletRetry is the first pause after a question that failed. The next ones are each twice as long, up to
+// KubeletPause.
+const kubeletRetry = time.Minute
+
 // KubeletSettings is a source of pods that also knows the kubelet's settings.
 type KubeletSettings interface {
 	ImageGCHighThreshold(ctx context.Context) (percent int, err error)
@@ -35,6 +39,7 @@ func NewKubelet(r *prometheus.Registry, log *slog.Logger) *Kubelet {
 
 // Run asks the kubelet until ctx ends. The latest answer holds while the kubelet gives none.
 func (k *Kubelet) Run(ctx context.Context, kubelet KubeletSettings) error {
+	pause := KubeletPause
 	for failed := false; ; {
 		percent, err := kubelet.ImageGCHighThreshold(ctx)
 		switch {
@@ -43,8 +48,16 @@ func (k *Kubelet) Run(ctx context.Context, kubelet KubeletSettings) error {
 		case !failed && ctx.Err() == nil:
 			k.log.Info("the kubelet's image threshold is not known; only alerts depend on it", "error", err)
 		}
+		switch {
+		case err == nil:
+			pause = KubeletPause
+		case !failed:
+			pause = kubeletRetry
+		default:
+			pause = min(2*pause, KubeletPause)
+		}
 		failed = err != nil
-		if !wait.Sleep(ctx, KubeletPause) {
+		if !wait.Sleep(ctx, pause) {
 			return nil
 		}
 	}

@@ -59,7 +59,11 @@ func TestKubelet(t *testing.T) {
 				t.Errorf("%v, not %v", have, next.want)
 			}
 			from.Store(&next.settings)
-			time.Sleep(KubeletPause)
+			if next.err == nil { // the question before failed
+				time.Sleep(kubeletRetry)
+			} else {
+				time.Sleep(KubeletPause)
+			}
 		}
 		synctest.Wait()
 		if n := strings.Count(log.String(), "threshold is not known"); n != 3 {

@@ -227,9 +227,12 @@ spec:
         {{- with $a.metrics.webConfigSecret }}
         {{- include "ebb.webVolume" . | nindent 8 }}
         {{- end }}
-        {{- if $needs.pauseFile }}
+        {{- with $needs.pauseFile }}
         - name: pause
-          configMap: {name: {{ include "ebb.name" . }}-pause, optional: true}
+          configMap:
+            name: ebb-pause # whatever the release is called
+            items: [{key: pause, path: {{ base . }}}]
+            optional: true
         {{- end }}
         - name: runtime
           hostPath: {path: {{ $needs.socketDirectory }}, type: Directory}
