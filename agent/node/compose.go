@@ -52,12 +52,11 @@ type base struct {
 
 func newBase(o Options) base {
 	r, m, conditions := prometheus.NewRegistry(), monitor.New(), condition.NewSet(o.Log)
-	b := base{
-		cfg: o.Config, log: o.Log, registry: r, metrics: newMetrics(r, o.Config), conditions: conditions, monitor: m,
-		health: newHealth(r, m, o.Sources.Boot, o.Config.Mode, conditions), sources: o.Sources,
+	switches := &removal.Switch{Observe: o.Config.Mode == config.ModeObserve, File: removal.PauseFile(o.Config.PauseFile)}
+	return base{
+		cfg: o.Config, log: o.Log, registry: r, metrics: newMetrics(r, o.Config, switches), conditions: conditions, monitor: m,
+		health: newHealth(r, m, o.Sources.Boot, o.Config.Mode, conditions), sources: o.Sources, switches: switches,
 	}
-	b.switches = &removal.Switch{Observe: o.Config.Mode == config.ModeObserve, File: removal.PauseFile(o.Config.PauseFile)}
-	return b
 }
 
 func (b *base) now() time.Time { return b.clock.Now() }

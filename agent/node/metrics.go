@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/removal"
 	"github.com/ebb-agent/ebb/agent/program"
 )
 
@@ -19,18 +20,21 @@ type metrics struct {
 	lastSuccess  prometheus.Gauge
 	runtimeUp    prometheus.Gauge
 	dialFailures prometheus.Counter
-	paused       prometheus.Gauge
 	broken       prometheus.Gauge
 }
 
 // newMetrics registers the metrics, and those of the process.
-func newMetrics(r *prometheus.Registry, cfg config.Config) *metrics {
+func newMetrics(r *prometheus.Registry, cfg config.Config, switches *removal.Switch) *metrics {
 	r.MustRegister(
 		// No metrics of the Go heap: the memory of the process is enough.
 		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(), collectors.WithoutGoCollectorRuntimeMetrics(regexp.MustCompile(`.`))),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		program.BuildInfo(),
 		configInfo(cfg),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "ebb", Subsystem: "node", Name: "paused",
+			Help: "1 while the agent is paused, by ebb pause or by the pause file. It then removes nothing.",
+		}, func() float64 { return program.Bool(switches.Paused() != nil) }),
 	)
 	f := program.Factory{Registry: r, Subsystem: "node"}
 	return &metrics{
@@ -39,7 +43,6 @@ func newMetrics(r *prometheus.Registry, cfg config.Config) *metrics {
 		lookFailures: f.Counter("inventory_failures_total", "Times the agent could not read the inventory of the node."),
 		lastSuccess:  f.Gauge("last_success_timestamp_seconds", "Unix time at which the agent last read everything and decided."),
 		runtimeUp:    f.Gauge("runtime_events_up", "1 while the runtime's event stream is connected."),
-		paused:       f.Gauge("paused", "1 while the agent is paused, by ebb pause or by the pause file. It then removes nothing."),
 		broken:       f.Gauge("snapshotters_broken", "Snapshotters of the runtime that could not be read. The images that are unpacked in them stay."),
 		dialFailures: f.Counter("runtime_dial_failures_total", "Failed attempts to connect to the container runtime."),
 	}

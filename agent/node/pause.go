@@ -6,7 +6,6 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/node/events"
 	"github.com/ebb-agent/ebb/agent/node/state"
-	"github.com/ebb-agent/ebb/agent/program"
 )
 
 // setPause begins a pause; nil ends it. A pause that has already expired does not begin.
@@ -15,14 +14,12 @@ func (p *parts) setPause(pause *state.Pause) {
 	if p.switches.Asked() == nil {
 		p.switches.Pause(nil)
 	}
-	p.metrics.paused.Set(program.Bool(p.switches.Paused() != nil))
 }
 
 // lookForPauseFile reports that the pause file came or went. The gate reads the file itself before each
 // removal: only the words, and going on after it, wait for this.
 func (a *admin) lookForPauseFile() {
 	pause := a.switches.File.Read()
-	a.metrics.paused.Set(program.Bool(pause != nil || a.switches.Asked() != nil))
 	switch {
 	case pause != nil && !a.stopped:
 		a.log.Warn("paused: nothing is removed", "reason", pause.By+" exists: "+pause.Reason)

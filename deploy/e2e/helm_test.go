@@ -236,7 +236,7 @@ func testRefused(t *testing.T, r *release) {
 	r.wantNames(t, jobs, "ebb-uninstall-check") // with its log
 }
 
-// testUninstall: told to leave it, everything goes.
+// testUninstall: when finalizers may stay, everything goes.
 func testUninstall(t *testing.T, r *release) {
 	r.Must(t, http.MethodPatch, "/api/v1/namespaces/ebb-system/configmaps/ebb-uninstall", object{"data": object{"EBB_UNINSTALL_LEAVE_FINALIZERS": "true"}})
 	var failed job
@@ -250,7 +250,7 @@ func testUninstall(t *testing.T, r *release) {
 		return nil
 	})
 	if output := r.playKubelet(t, "ebb-uninstall-check", nil); !strings.Contains(output, "ebb may be uninstalled.") {
-		t.Errorf("told to leave finalizers, it refuses:\n%s", output)
+		t.Errorf("it refuses although finalizers may stay:\n%s", output)
 	}
 	await.Holds(t, patience, "job ebb-uninstall-unload", func(context.Context) error {
 		if r.as(t, "", http.MethodGet, jobs+"/ebb-uninstall-unload", nil).code != http.StatusOK {

@@ -19,7 +19,11 @@ const maxCap = 100000
 func (c Cap) Value() (n int, share bool) {
 	digits, share := strings.CutSuffix(string(c), "%")
 	n, err := strconv.Atoi(digits)
-	if most := map[bool]int{false: maxCap, true: 100}[share]; err != nil || n < 1 || n > most {
+	most := maxCap
+	if share {
+		most = 100
+	}
+	if err != nil || n < 1 || n > most {
 		return 0, share
 	}
 	return n, share

@@ -62,8 +62,9 @@ func (h *History) view(read func(f *file, tx *bolt.Tx)) error {
 }
 
 // Removals returns when things of a kind were removed since a time, by ebb's clock, the oldest
-// first. It leaves out entries for which counts returns false. It counts removals without an outcome, because an agent that was killed may have made
-// them. Entries that could not be written, or cannot be read, are missing.
+// first. It leaves out entries for which counts returns false. It counts removals without an outcome,
+// because an agent that was killed may have made them. Entries that could not be written, or cannot be
+// read, are missing.
 func (h *History) Removals(kind string, since time.Time, counts func(page.HistoryEntry) bool) (times []time.Time) {
 	err := h.view(func(f *file, tx *bolt.Tx) {
 		for _, s := range []bucket{begun, removals} {

@@ -36,7 +36,7 @@ func Hourly(c config.Cap, images int, recent []time.Time) int {
 	if !share {
 		return n
 	}
-	return max(shareLeast, (images+len(recent))*n/100)
+	return max(shareLeast, shareOf(images, recent, n))
 }
 
 // Counts reports whether a removal uses up an hourly cap. With a share, an image that arrived within
@@ -51,5 +51,10 @@ func Counts(c config.Cap, reason image.Reason, arrived, removed time.Time) bool 
 // ByAge returns how many images may be removed in an hour while only their age asks for it. That is
 // percent of all images, including those that were removed recently, and at least 1.
 func ByAge(images int, recent []time.Time, percent int) int {
-	return max(1, (images+len(recent))*percent/100)
+	return max(1, shareOf(images, recent, percent))
+}
+
+// shareOf returns percent of all images, including those that were removed recently.
+func shareOf(images int, recent []time.Time, percent int) int {
+	return (images + len(recent)) * percent / 100
 }
