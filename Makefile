@@ -167,7 +167,10 @@ TRANSCRIPT ?=
 
 .PHONY: cluster
 cluster: build ## what deploy/cluster/provision.sh takes for a cluster, into bin/cluster, and the command ebb
-	@mkdir -p $(BIN)/cluster
+	@mkdir -p $(BIN)/cluster/ebb
+	@cp deploy/manifests/00-namespace.yaml $(BIN)/cluster/ebb
+	@helm=$$(tools/helm/build); "$$helm/helm" template ebb deploy/chart --namespace ebb-system \
+		--values deploy/vagrant/values.yaml >$(BIN)/cluster/ebb/ebb.yaml
 	@peers=$$(tools/peers/build $(CLUSTER_BINARIES)); \
 		install --target-directory=$(BIN)/cluster $(addprefix "$$peers"/,$(CLUSTER_BINARIES))
 	@$(GO) run ./deploy/cluster/e2e --write-images $(BIN)/cluster

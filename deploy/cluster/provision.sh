@@ -9,7 +9,7 @@
 # usage: deploy/cluster/provision.sh --bin DIR [OPTION]... [STEP]...
 #   --bin DIR          etcd, kube-*, kubelet and kubectl (tools/peers/build makes them)
 #   --images FILE      an archive of images to load; may be given several times
-#   --manifests DIR    manifests of ebb to apply; without it, no ebb
+#   --manifests DIR    manifests of ebb to apply, with those in DIR/controller; without it, no ebb
 #   --rules FILE       rules for Prometheus (deploy/prometheus/rules.yaml); may be given several times
 #   --node-name NAME   default: the host's name
 #   --node-ip IP       default: the address of the default route
@@ -97,7 +97,10 @@ images() {
 
 ebb() {
 	[ -n "$manifests" ] || return 0
-	kubectl apply --server-side -f "$manifests" -f "$manifests/controller"
+	local dir
+	for dir in "$manifests" "$manifests/controller"; do
+		[ ! -d "$dir" ] || kubectl apply --server-side -f "$dir"
+	done
 }
 
 for step in "${steps[@]}"; do
