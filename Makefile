@@ -215,14 +215,15 @@ vagrant-box: ## the box of "vagrant up", of Debian's packages, about a minute (r
 	@vagrant box add --force --name ebb/bookworm $(BIN)/ebb.box
 	@rm $(BIN)/ebb.box # Vagrant has unpacked it
 
+BENCH ?= node
 .PHONY: vagrant-bench
-vagrant-bench: build ## what "vagrant up bench" runs, into bin/vagrant-bench
+vagrant-bench: build ## what "vagrant up bench" runs, into bin/vagrant-bench; BENCH=reaction or probes for another benchmark
 	@peers=$$($(NODE_PEERS)); containerd=$$(tools/containerd/build); \
 		install -D --target-directory=$(BIN)/vagrant-bench $(BIN)/ebb-agent \
 		"$$peers"/kubelet "$$peers"/etcd "$$peers"/kube-apiserver "$$containerd/containerd" "$$containerd/containerd-shim-runc-v2"
 	@# There is no checkout inside: the program says of which commit its result is.
-	@$(GO) build -buildvcs=true -o $(BIN)/vagrant-bench/ ./bench/node
-	@$(GO) version -m $(BIN)/vagrant-bench/node | grep -q vcs.revision || \
+	@$(GO) build -buildvcs=true -o $(BIN)/vagrant-bench/ ./bench/$(BENCH)
+	@$(GO) version -m $(BIN)/vagrant-bench/$(BENCH) | grep -q vcs.revision || \
 		{ echo "vagrant-bench: Go finds no commit: build in a clone, not in a worktree of git" >&2; exit 1; }
 
 # Agent and controller are for Linux alone.

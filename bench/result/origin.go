@@ -34,6 +34,10 @@ type Origin struct {
 	// Emulated reports whether qemu emulated the machine instruction by instruction: then no time
 	// means anything.
 	Emulated bool `json:"emulated"`
+	// Hypervisor is what systemd-detect-virt calls it: "none" on a real machine, "" where that is not installed.
+	Hypervisor string `json:"hypervisor"`
+	// Box is the Vagrant box of the machine, with its version (EBB_BOX); "" elsewhere.
+	Box string `json:"box,omitempty"`
 	// Versions has the versions of Go and of the programs that can be measured beside ebb, by name,
 	// whether or not this benchmark measures them.
 	Versions map[string]string `json:"versions"`
@@ -78,8 +82,8 @@ func NewOrigin() (o Origin, err error) {
 	if o.Machine, err = machine(); err != nil {
 		return o, err
 	}
-	virtual, _ := command("systemd-detect-virt", "--vm") // also fails if the answer is "none"
-	o.Emulated = virtual == "qemu"
+	o.Hypervisor, _ = command("systemd-detect-virt", "--vm") // also fails if the answer is "none"
+	o.Emulated, o.Box = o.Hypervisor == "qemu", os.Getenv("EBB_BOX")
 	if o.Commit, err = command("git", "rev-parse", "HEAD"); err != nil {
 		if ok {
 			o.Commit, o.Dirty = built(info.Settings)

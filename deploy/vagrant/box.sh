@@ -17,7 +17,7 @@ packages=(
 	# deploy/cluster/provision.sh
 	containerd runc containernetworking-plugins iptables nftables openssl iproute2 prometheus
 	# a throwaway node, on which the benchmark runs
-	busybox-static e2fsprogs xfsprogs btrfs-progs erofs-utils mount util-linux
+	busybox-static e2fsprogs xfsprogs btrfs-progs erofs-utils mount util-linux fio
 )
 # Units that are not needed here and take minutes on an emulated machine. provision.sh
 # starts Prometheus itself, with another configuration.
