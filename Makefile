@@ -128,7 +128,7 @@ flake-hunt: test-tools containerd-v2 helm $(GATE) ## how often tests with real c
 
 # What chance, minutes or the clock decide, one stage after the other. One that was green on
 # this commit is not run again. ONLY="soak fuzz" runs these alone.
-FULL := flakes random e2e-control e2e-node e2e-image e2e-cluster kernels soak soak-cluster fuzz image verify
+FULL := flakes random e2e-control e2e-node e2e-image e2e-cluster kernels vagrant soak soak-cluster fuzz image verify
 ONLY ?= $(FULL)
 .PHONY: test-full
 test-full: export EBB_RECORD = $(CURDIR)/bench/results/full/$(shell date -u +%F)-$(shell git rev-parse --short=12 HEAD).tsv
@@ -156,6 +156,8 @@ full-e2e-cluster full-soak full-soak-cluster full-fuzz full-verify: full-%:
 	@$(GATE) run $* $(MAKE) --no-print-directory $*
 full-image:
 	@$(GATE) run image $(MAKE) --no-print-directory image dist
+full-vagrant:
+	@$(GATE) run vagrant $(MAKE) --no-print-directory test-vagrant
 full-kernels:
 	@$(GATE) run kernels $(MAKE) --no-print-directory test-vm VM_FLAGS="--kernels cloud-amd64,6.12-amd64"
 
@@ -169,7 +171,7 @@ TRANSCRIPT ?=
 cluster: build ## what deploy/cluster/provision.sh takes for a cluster, into bin/cluster, and the command ebb
 	@mkdir -p $(BIN)/cluster/ebb
 	@cp deploy/manifests/00-namespace.yaml $(BIN)/cluster/ebb
-	@helm=$$(tools/helm/build); "$$helm/helm" template ebb deploy/chart --namespace ebb-system \
+	@helm=$$(tools/helm/build); "$$helm/helm" template ebb deploy/chart --no-hooks --namespace ebb-system \
 		--values deploy/vagrant/values.yaml >$(BIN)/cluster/ebb/ebb.yaml
 	@peers=$$(tools/peers/build $(CLUSTER_BINARIES)); \
 		install --target-directory=$(BIN)/cluster $(addprefix "$$peers"/,$(CLUSTER_BINARIES))
@@ -225,6 +227,10 @@ vagrant-bench: build ## what "vagrant up bench" runs, into bin/vagrant-bench; BE
 	@$(GO) build -buildvcs=true -o $(BIN)/vagrant-bench/ ./bench/$(BENCH)
 	@$(GO) version -m $(BIN)/vagrant-bench/$(BENCH) | grep -q vcs.revision || \
 		{ echo "vagrant-bench: Go finds no commit: build in a clone, not in a worktree of git" >&2; exit 1; }
+
+.PHONY: test-vagrant
+test-vagrant: vagrant-box cluster image vagrant-bench ## both machines of Vagrantfile, made, tried and destroyed: an hour where all is emulated (root)
+	@deploy/vagrant/test.sh
 
 # Agent and controller are for Linux alone.
 PROGRAMS = $(if $(filter linux,$(shell $(GO) env GOOS)),./cmd/...,./cmd/ebb)

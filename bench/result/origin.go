@@ -34,7 +34,7 @@ type Origin struct {
 	// Emulated reports whether qemu emulated the machine instruction by instruction: then no time
 	// means anything.
 	Emulated bool `json:"emulated"`
-	// Hypervisor is what systemd-detect-virt calls it: "none" on a real machine, "" where that is not installed.
+	// Hypervisor is what systemd-detect-virt calls it: "" on a real machine, or where that is not installed.
 	Hypervisor string `json:"hypervisor"`
 	// Box is the Vagrant box of the machine, with its version (EBB_BOX); "" elsewhere.
 	Box string `json:"box,omitempty"`

@@ -89,12 +89,13 @@ func TestOriginWithoutACheckout(t *testing.T) {
 			t.Errorf("modified %v: %+v, %v", modified, o, err)
 		}
 	}
+	t.Setenv("EBB_BOX", "one/box 1.2")
 	for answer, want := range map[string]bool{"qemu": true, "kvm": false} {
 		if err := os.WriteFile("systemd-detect-virt", []byte("#!/bin/sh\necho "+answer+"\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if o, err := NewOrigin(); err != nil || o.Emulated != want {
-			t.Errorf("%s: emulated is %v, %v", answer, o.Emulated, err)
+		if o, err := NewOrigin(); err != nil || o.Emulated != want || o.Hypervisor != answer || o.Box != "one/box 1.2" {
+			t.Errorf("%s: %+v, %v", answer, o, err)
 		}
 	}
 }
