@@ -202,6 +202,29 @@ func TestShadowCountsOthers(t *testing.T) {
 	})
 }
 
+// An image that is needed again while the agent is paused counts by the time of its use, however long the pause
+// is. Nothing more would be removed meanwhile.
+func TestShadowInAPause(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Mode = config.ModeObserve
+		w.up()
+		for _, name := range []string{"a", "b", "c", "d"} {
+			w.add(name, 50)
+			w.use(name)
+		}
+		w.fill(85)
+		w.pass(time.Minute)
+		would := w.status().Observed.Ebb
+		w.pause(48 * 3600)
+		w.use("a")
+		w.fill(90)
+		w.pass(47 * time.Hour)
+		if got := w.status().Observed.Ebb; would.Images == 0 || got.Images != would.Images || got.PulledAgain != 1 {
+			t.Errorf("in a pause: %+v; before it: %+v", got, would)
+		}
+	})
+}
+
 // wantObserved compares what is counted, but for when it began. The disk was above its threshold until others
 // removed images.
 func (w *world) wantObserved(when string, want page.Observed) {

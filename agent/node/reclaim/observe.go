@@ -15,6 +15,7 @@ func (r *Reclaimer) observe(inv *inventory.Inventory, end *outcome) {
 	if r.gate.Paused() != nil {
 		for _, f := range r.filesystems {
 			f.would, f.Spare = shadow.Would{}, image.Size{}
+			r.shadow.NeededAgain(r.snapshot(f, inv).Images)
 		}
 		r.shadow.Above(false, false) // a pause is not counted
 		return

@@ -93,7 +93,7 @@ type Would struct {
 // path is the path of the filesystem.
 func (s *Shadow) Decide(path string, is image.Snapshot) (w Would) {
 	now := s.o.Now()
-	s.neededAgain(is.Images, now)
+	s.NeededAgain(is.Images)
 	run := s.sum.Runs[path]
 	would := image.Without(s.arrivedAgain(is), s.gone)
 	if now.Before(s.shows) {
@@ -129,8 +129,10 @@ func (s *Shadow) gone(id string) bool {
 	return !o.Would.IsZero() && o.Back.IsZero()
 }
 
-// neededAgain finds the images that would have been removed, and are needed again.
-func (s *Shadow) neededAgain(images []image.Image, now time.Time) {
+// NeededAgain finds the images that would have been removed, and are needed again. [Shadow.Decide]
+// does so first.
+func (s *Shadow) NeededAgain(images []image.Image) {
+	now := s.o.Now()
 	for _, i := range images {
 		if !s.gone(i.ID) {
 			continue
