@@ -20,6 +20,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/show"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/peers"
@@ -283,7 +284,7 @@ func (p *Process) Images(ctx context.Context) (e page.Images, err error) {
 }
 
 // Reclaim has the agent carry out a plan that it has shown, and calls step with each event. The
-// last event is the result.
+// last event is the result; without it, the error wraps [show.ErrCut].
 func (p *Process) Reclaim(ctx context.Context, r page.ReclaimRequest, step func(page.ReclaimEvent)) error {
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -302,9 +303,8 @@ func (p *Process) Reclaim(ctx context.Context, r page.ReclaimRequest, step func(
 		said, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 		return errors.Join(fmt.Errorf("reclaim: status %d: %s", resp.StatusCode, said), err)
 	}
-	for d := json.NewDecoder(resp.Body); d.More(); {
-		var e page.ReclaimEvent
-		if err := d.Decode(&e); err != nil {
+	for e, err := range show.Events(resp.Body) {
+		if err != nil {
 			return fmt.Errorf("reclaim: %w", err)
 		}
 		step(e)

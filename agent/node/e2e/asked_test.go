@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 
 	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/show"
 	"github.com/ebb-agent/ebb/tools/agentrun"
 	"github.com/ebb-agent/ebb/tools/node"
 )
@@ -100,6 +102,45 @@ func TestReclaimAsPlanned(t *testing.T) {
 			t.Errorf("more than there is: removed %v: %+v", all, last)
 		}
 	})
+}
+
+// TestKilledInAnAskedRun: who asked for a run in which the agent is killed gets an error, never that all is done.
+// The next agent removes nothing more of it by itself, knows what went, and can be asked for the rest.
+func TestKilledInAnAskedRun(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t, node.V2, plains("a", 10)...)
+	b.start()
+	b.use("a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9")
+	b.awaitOrder()
+	p := b.plan(page.PlanRequest{FreeBytes: 40 * mib})
+	killed := false
+	err := b.agent.(*agentrun.Process).Reclaim(b.ctx, page.ReclaimRequest{PlanRequest: page.PlanRequest{FreeBytes: 40 * mib}, Digest: p.Digest}, func(page.ReclaimEvent) {
+		if !killed {
+			killed = true
+			b.kill()
+		}
+	})
+	if !killed || !errors.Is(err, show.ErrCut) {
+		t.Errorf("the agent was killed: %v; the call says %v", killed, err)
+	}
+	b.start()
+	gone := b.gone()
+	b.awaitOrderOfRest()
+	b.stop()
+	if after := b.gone(); !slices.Equal(after, gone) {
+		t.Errorf("gone at the start of the next agent: %v, at its end: %v", gone, after)
+	}
+	booked := b.savedHistory()
+	for _, name := range b.scenario.order {
+		if slices.Contains(booked[name], page.OutcomeRemoved) != slices.Contains(gone, name) {
+			t.Errorf("%s is gone: %v, and in the history it is %q", name, slices.Contains(gone, name), booked[name])
+		}
+	}
+	for _, name := range gone {
+		b.scenario.forget(name)
+	}
+	b.start()
+	b.carryOut("the rest", page.PlanRequest{FreeBytes: 6 * mib})
 }
 
 // TestPlansOfOddImages: two images of the same layers free them with the second one, an image of as
