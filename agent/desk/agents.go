@@ -57,6 +57,9 @@ type pod struct {
 	}
 }
 
+// ErrNoAgents is the error of [Desk.Agents] if there are none at all.
+var ErrNoAgents = errors.New("no agent's pod")
+
 // Agents lists the agents, one per node, sorted by node name. It returns an error if a node of
 // [Options.Nodes] has no agent.
 func (d *Desk) Agents(ctx context.Context) ([]Agent, error) {
@@ -75,7 +78,7 @@ func (d *Desk) Agents(ctx context.Context) ([]Agent, error) {
 	case err != nil:
 		return nil, fmt.Errorf("list the agents' pods: %w", err)
 	case len(best) == 0:
-		return nil, fmt.Errorf("no agent's pod in namespace %s (labels %s): is ebb in another namespace?", d.o.Namespace, Selector)
+		return nil, fmt.Errorf("%w in namespace %s (labels %s): is ebb in another namespace?", ErrNoAgents, d.o.Namespace, Selector)
 	}
 	return d.choose(best)
 }

@@ -82,7 +82,9 @@ func Status(w io.Writer, v View, r StatusReport) error {
 		t.hang("Controller   ", r.Controller.line(r.Time))
 	}
 	if r.Others != nil {
-		t.hang("Kubelets     ", r.Others.kubelets())
+		if len(r.Nodes) > 0 {
+			t.hang("Kubelets     ", r.Others.kubelets())
+		}
 		t.hang("Manager      ", r.Others.managers())
 		if risk := r.Others.ManagersAtRisk; len(risk) > 0 {
 			t.hang("At risk      ", names(risk)+": storagemigration.k8s.io is served, and a storage version migration makes kube-controller-manager 1.36 panic "+
@@ -140,6 +142,10 @@ func (o *Others) managers() string {
 }
 
 func (r StatusReport) agents(t *text) {
+	if len(r.Nodes) == 0 {
+		t.hang("Agents       ", "none")
+		return
+	}
 	s := fmt.Sprintf("%d of %d ready", r.Ready(), len(r.Nodes))
 	if n := Silent(r.Nodes); n > 0 {
 		s += fmt.Sprintf(", %d without an answer", n)

@@ -186,6 +186,23 @@ func TestNoController(t *testing.T) {
 	}
 }
 
+// TestNoAgents: a cluster may have a controller alone. That neither has a pod is an error, and --wait waits for
+// agents.
+func TestNoAgents(t *testing.T) {
+	c := newCluster(t)
+	for line, want := range map[string]string{"status": "Agents       none\nController   1 of 2 pods ready; ", "version --agents": "\nCONTROLLER ", "status --wait --wait-timeout 1ms": "Agents       none\n"} {
+		if out, errs, code := call(t, nil, line); code != 0 || !strings.Contains(out, want) || strings.Contains(out, "NODE") {
+			t.Errorf("%s: exit code %d\n%s%s", line, code, out, errs)
+		}
+	}
+	c.alone = true
+	for _, line := range []string{"status", "version --agents"} {
+		if out, errs, code := call(t, nil, line); code != exitError || !strings.Contains(errs, "no agent's pod in namespace ebb-system") {
+			t.Errorf("%s: exit code %d\n%s%s", line, code, out, errs)
+		}
+	}
+}
+
 // TestManagerAtRisk: a storage version migration ends a kube-controller-manager whose collector is off.
 func TestManagerAtRisk(t *testing.T) {
 	newCluster(t, "worker-1").migrates = true

@@ -35,9 +35,8 @@ const cascadeExamples = `  # what kubectl delete would do
   ebb cascade deployments.apps/web -n shop --cascade=foreground
   ebb cascade deploy/web -n shop --cascade=orphan
 
-  # ask the running controller, beside it or through a port that kubectl forwards
+  # beside the running controller: ask it
   ebb cascade deployment/web -n shop --controller unix:///run/ebb/controller.sock
-  ebb cascade deployment/web -n shop --controller http://127.0.0.1:9479
 
   # for scripts: the number of pods that would be deleted
   ebb cascade node/worker-3 -o json | jq '.counts[] | select(.kind == "Pod").deleted'`

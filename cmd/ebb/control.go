@@ -118,7 +118,7 @@ For a type that cannot be read it shows since when, and why. It changes nothing.
 		`ready shows whether the controller works, waits for the Lease, is paused, or has an open
 circuit breaker. It also shows the state of each type. It changes nothing.
 
-Exit codes: 0 ready, 1 not ready or an error, 2 wrong usage.`},
+Exit codes: 0 ready, 1 error, 2 wrong usage, 3 not ready.`},
 	{"pause", http.MethodPost, "/control/pause", "Stop all requests of the controller",
 		`pause stops the controller that leads. When the command returns, the controller sends no
 more requests. The pause lasts until "ebb control resume", also over restarts.`},
@@ -175,7 +175,7 @@ Exit codes: 0 fine, 1 error, or nothing waits for one of the Nodes, 2 wrong usag
 }
 
 // askSocket sends one request and writes the answer. A status other than 2xx is an error with the
-// controller's text.
+// controller's text. That the controller is not ready is an answer, too.
 func (c *control) askSocket(ctx context.Context, method, path string) error {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", c.socket)
@@ -190,7 +190,8 @@ func (c *control) askSocket(ctx context.Context, method, path string) error {
 		return fmt.Errorf("ask the controller at %s, which is beside it and for its user alone: %w", c.socket, err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
+	notReady := resp.StatusCode == http.StatusServiceUnavailable && strings.HasPrefix(path, "/readyz")
+	if resp.StatusCode/100 != 2 && !notReady {
 		text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 		if err != nil {
 			return fmt.Errorf("ask the controller: %s: %w", resp.Status, err)
@@ -200,5 +201,5 @@ func (c *control) askSocket(ctx context.Context, method, path string) error {
 	if _, err := io.Copy(c.stdout, io.LimitReader(resp.Body, longestAnswer)); err != nil {
 		return fmt.Errorf("read the controller's answer: %w", err)
 	}
-	return nil
+	return outcome(notReady, false)
 }

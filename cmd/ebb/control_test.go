@@ -23,14 +23,21 @@ func TestControl(t *testing.T) {
 			http.Error(w, "pods can be read", http.StatusConflict)
 			return
 		}
+		if r.URL.Path == "/readyz" {
+			http.Error(w, strings.Repeat("listing: a type\n", 1000), http.StatusServiceUnavailable)
+			return
+		}
 		fmt.Fprintln(w, r.Method, r.URL.RequestURI())
 	})}
 	go func() { _ = server.Serve(listener) }() // ends with Close
 	t.Cleanup(func() { _ = server.Close() })
-	for _, c := range []struct{ line, want, refused string }{
+	for _, c := range []struct {
+		line, want, refused string
+		code                exitCode
+	}{
 		{line: "decisions", want: "GET /decisions\n"},
 		{line: "types", want: "GET /types\n"},
-		{line: "ready", want: "GET /readyz?verbose\n"},
+		{line: "ready", want: strings.Repeat("listing: a type\n", 1000) + "\n", code: exitFindings},
 		{line: "pause", want: "POST /control/pause\n"},
 		{line: "resume", want: "POST /control/resume\n"},
 		{line: "explain --api-version apps/v1 --kind ReplicaSet --name a&b", want: "GET /explain?apiVersion=apps%2Fv1&kind=ReplicaSet&name=a%26b\n"},
@@ -42,7 +49,7 @@ func TestControl(t *testing.T) {
 			cmd := command(&out, &out)
 			cmd.SetArgs(append([]string{"control", "--socket", path}, strings.Fields(c.line)...))
 			err := cmd.ExecuteContext(t.Context())
-			if c.refused == "" && (err != nil || out.String() != c.want) {
+			if c.refused == "" && (codeOf(err) != int(c.code) || out.String() != c.want) {
 				t.Errorf("%v, %q, want %q", err, out.String(), c.want)
 			}
 			if c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {

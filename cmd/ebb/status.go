@@ -94,7 +94,7 @@ func (a *agentAccess) awaitStatus(ctx context.Context, wait bool, limit time.Dur
 	end := time.Now().Add(limit)
 	for {
 		r, err := a.status(ctx)
-		done := err == nil && r.Ready() == len(r.Nodes) || errors.Is(err, kube.ErrForbidden) || slices.ContainsFunc(r.Nodes, forbidden)
+		done := err == nil && len(r.Nodes) > 0 && r.Ready() == len(r.Nodes) || errors.Is(err, kube.ErrForbidden) || slices.ContainsFunc(r.Nodes, forbidden)
 		if !wait || done || time.Now().Add(lookAgain).After(end) {
 			return r, err
 		}
@@ -112,10 +112,16 @@ func forbidden(n show.Node[page.Status]) bool { return errors.Is(n.Err, desk.Err
 func (a *agentAccess) status(ctx context.Context) (r show.StatusReport, err error) {
 	results, err := askAgents(ctx, a, getPage[page.Status]("/status"))
 	r = show.StatusReport{Time: now(), Nodes: nodesOf(results)}
-	if err == nil && a.socket == "" {
-		r.Controller, err = a.controller(ctx)
+	none := errors.Is(err, desk.ErrNoAgents) && len(a.nodes) == 0
+	if a.socket != "" || err != nil && !none {
+		return r, err
 	}
-	return r, err
+	var unread error
+	r.Controller, unread = a.controller(ctx)
+	if none && unread == nil && r.Controller.Pods == 0 {
+		return r, err
+	}
+	return r, unread
 }
 
 // getPage returns a function that asks an agent for a page.

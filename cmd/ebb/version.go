@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -66,11 +68,14 @@ func (v *versions) list(ctx context.Context, a *agentAccess, stderr io.Writer) e
 	defer d.Close()
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	if v.Agents, err = d.Agents(ctx); err != nil || a.socket != "" || len(a.nodes) > 0 {
+	v.Agents, err = d.Agents(ctx)
+	missing := err
+	if err != nil && !errors.Is(err, desk.ErrNoAgents) || a.socket != "" || len(a.nodes) > 0 {
 		return err
 	}
-	if v.Controllers, err = d.Controllers(ctx); err != nil && v.Controllers == nil {
-		return err
+	v.Controllers, err = d.Controllers(ctx)
+	if len(v.Controllers) == 0 && (err != nil || missing != nil) {
+		return cmp.Or(err, missing)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "ebb: warning: it is not known which controller leads:", visible(err.Error()))
@@ -79,7 +84,7 @@ func (v *versions) list(ctx context.Context, a *agentAccess, stderr io.Writer) e
 }
 
 func (v *versions) write(w io.Writer) error {
-	if _, err := fmt.Fprintln(w, "ebb", v.Version); err != nil || len(v.Agents) == 0 {
+	if _, err := fmt.Fprintln(w, "ebb", v.Version); err != nil || len(v.Agents)+len(v.Controllers) == 0 {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -89,7 +94,9 @@ func (v *versions) write(w io.Writer) error {
 	for _, c := range v.Controllers {
 		fmt.Fprintf(t, "%s\t%t\t%t\t%s\t%s\n", fault.Clean(c.Pod), c.Leads, c.Ready, fault.Clean(c.Version), fault.Clean(c.Image))
 	}
-	fmt.Fprintln(t, "\nNODE\tREADY\tCHART\tIMAGE")
+	if len(v.Agents) > 0 {
+		fmt.Fprintln(t, "\nNODE\tREADY\tCHART\tIMAGE")
+	}
 	for _, a := range v.Agents {
 		fmt.Fprintf(t, "%s\t%t\t%s\t%s\n", fault.Clean(a.Node), a.Ready, fault.Clean(a.Version), fault.Clean(a.Image))
 	}

@@ -55,7 +55,7 @@ func TestProfiles(t *testing.T) {
 		"ebb-agent-canary": func(c *nodeconfig.Config) { c.Mode = nodeconfig.ModeEnforce },
 		"ebb-agent-ci": func(c *nodeconfig.Config) {
 			c.Mode, c.Images.HighThresholdPercent = nodeconfig.ModeEnforce, 90
-			c.Images.Keep = []string{"base", "ghcr.io/ebb-agent/ebb"}
+			c.Images.Keep = []string{"all", "base", "ghcr.io/ebb-agent/ebb"}
 		},
 	} {
 		c := agentConfig(t, render(t, "agent.config.images.keep={all}"))

@@ -190,10 +190,14 @@ func (g *Gate) Pause(ctx context.Context) (left int) {
 }
 
 // Resume ends a pause by hand and closes the circuit breaker. The counts of the breaker start at
-// zero, because a person has checked. still is what holds the gate nevertheless, or "".
+// zero, because a person has checked. If the configuration pauses the controller, Resume changes
+// nothing. still is what holds the gate nevertheless, or "".
 func (g *Gate) Resume() (still string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.config.Paused {
+		return "the configuration says paused: true"
+	}
 	if g.paused || g.tripped {
 		g.log.Info("resumed", "reason", "by hand", "was_paused", g.paused, "breaker_was_open", g.tripped)
 	}
@@ -202,9 +206,6 @@ func (g *Gate) Resume() (still string) {
 	}
 	g.paused, g.tripped = false, false
 	g.updateMetrics()
-	if g.config.Paused {
-		return "the configuration says paused: true"
-	}
 	if g.loading {
 		return "not known yet whether the previous leader was paused or had its circuit breaker open"
 	}
