@@ -1,6 +1,9 @@
 package image
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // choose sets how many images of d.order go, and which of them are spared.
 func (d *decision) choose() {
@@ -129,17 +132,25 @@ func (d *decision) needed() weight {
 }
 
 // renews reports whether a hold begins, or the disk is so much worse that one more attempt is
-// due.
+// due. A disk that has less than that left cannot get so much worse: there, one is due when another
+// image may go.
 func (d *decision) renews() bool {
 	hold, disk := d.Hold, d.Disk
 	if hold == nil {
 		return true
 	}
 	worse := func(stuck uint64, held bool, capacity, was, is uint64) bool {
-		return stuck > 0 && (!held || satSub(was, is) >= percentUp(capacity, 1))
+		point := percentUp(capacity, 1)
+		return stuck > 0 && (!held || satSub(was, is) >= point || is < point && d.another())
 	}
 	return worse(d.stuck.bytes, hold.Bytes, disk.CapacityBytes, hold.AvailableBytes, disk.AvailableBytes) ||
 		worse(d.stuck.inodes, hold.Inodes, disk.Inodes, hold.InodesAvailable, disk.InodesAvailable)
+}
+
+// another reports whether an image that was not unused when the hold began may go, other than by age.
+func (d *decision) another() bool {
+	listed := d.listed()
+	return slices.ContainsFunc(d.order[d.aged:], func(c *candidate) bool { return !listed[c] })
 }
 
 // listed returns the images that were already unused when the hold began, and still are.

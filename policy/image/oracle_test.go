@@ -241,7 +241,7 @@ func (o oracle) choose(v *verdict, aged, rest []string) (chosen, spared []string
 	}
 	v.Holding = true
 	needed := v.Need
-	if o.renewed(stuck) {
+	if o.renewed(stuck, rest) {
 		chosen = rest
 	} else {
 		needed = [2]uint64{max(needed[0], o.s.Hold.NeedBytes), max(needed[1], o.s.Hold.NeedInodes)}
@@ -268,14 +268,15 @@ func (o oracle) choose(v *verdict, aged, rest []string) (chosen, spared []string
 	return o.prune(v, aged, chosen, stuck, needed)
 }
 
-func (o oracle) renewed(stuck [2]bool) bool {
+func (o oracle) renewed(stuck [2]bool, rest []string) bool {
 	hold, d := o.s.Hold, o.s.Disk
 	if hold == nil {
 		return true
 	}
 	point := func(capacity uint64) uint64 { return (capacity + 99) / 100 }
-	return stuck[0] && (!hold.Bytes || hold.AvailableBytes >= d.AvailableBytes+point(d.CapacityBytes)) ||
-		stuck[1] && (!hold.Inodes || hold.InodesAvailable >= d.InodesAvailable+point(d.Inodes))
+	another := slices.ContainsFunc(rest, func(id string) bool { return !slices.Contains(hold.Images, id) })
+	return stuck[0] && (!hold.Bytes || hold.AvailableBytes >= d.AvailableBytes+point(d.CapacityBytes) || another && d.AvailableBytes < point(d.CapacityBytes)) ||
+		stuck[1] && (!hold.Inodes || hold.InodesAvailable >= d.InodesAvailable+point(d.Inodes) || another && d.InodesAvailable < point(d.Inodes))
 }
 
 // prune takes out, newest first, what the low thresholds do not miss; of a threshold that
