@@ -146,8 +146,8 @@ func New() Records {
 
 // Shift moves the recorded times by d. It is called at the first start after a reboot, with the
 // time that has passed by the wall clock since the last write. So ages continue where they were,
-// whether the node was off for a week or its clock is wrong by a week. Meta.Pause and the ends of
-// containers do not move.
+// whether the node was off for a week or its clock is wrong by a week. For the same reason a pause
+// lasts as long as was left of it. The ends of containers do not move.
 func (r *Records) Shift(d time.Duration) {
 	move := func(t time.Time) time.Time {
 		if t.IsZero() {
@@ -185,6 +185,11 @@ func (r *Records) Shift(d time.Duration) {
 		if h != nil {
 			h.Since = move(h.Since)
 		}
+	}
+	if p := r.Meta.Pause; p != nil {
+		moved := *p
+		moved.Since, moved.Until = move(p.Since), move(p.Until)
+		r.Meta.Pause = &moved
 	}
 	r.Meta.Saved = move(r.Meta.Saved)
 	r.Meta.PodsAnswered, r.Meta.Listed = move(r.Meta.PodsAnswered), move(r.Meta.Listed)
