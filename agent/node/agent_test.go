@@ -510,6 +510,29 @@ func TestBlockedRuntimeLosesNothing(t *testing.T) {
 	})
 }
 
+// A snapshotter that cannot be read holds its images only that long: no hold begins without them, and they have
+// their turn afterwards.
+func TestHoldAndABrokenSnapshotter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		in := map[string]string{}
+		for _, id := range ids {
+			in[id] = "sick"
+		}
+		w.rt.SetFaults(fake.Faults{Broken: map[string]string{"sick": "timeout"}, In: in})
+		w.pass(10 * time.Minute)
+		w.fill(99) // with 20 percent of images
+		w.pass(time.Minute)
+		w.wantRemoved()
+		w.wantReason(ids[0], image.KeptInUse)
+		w.wantLogged(0, "holding")
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(10 * time.Minute)
+		w.wantRemoved(ids...)
+		w.wantLogged(1, "holding")
+	})
+}
+
 // TestBrokenSnapshotter: a snapshotter that cannot be read is logged once, and does not keep the agent from
 // being ready.
 func TestBrokenSnapshotter(t *testing.T) {

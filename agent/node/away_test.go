@@ -97,6 +97,26 @@ func TestPutBackInARun(t *testing.T) {
 	}
 }
 
+// An agent was killed while names were away, and somebody pulled the image before the next agent: that is a use, as it is
+// in a run.
+func TestPulledBeforeMend(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		w.down()
+		w.withdraw(ids[0])
+		w.pass(time.Hour)
+		w.add("i0", 40)
+		pulled := time.Now()
+		w.up()
+		w.pass(20 * time.Minute)
+		if i := w.image(ids[0]); i.LastUsed == nil || i.LastUsed.Before(pulled) {
+			t.Errorf("last used at %v, pulled at %v", i.LastUsed, pulled)
+		}
+		w.fill(81)
+		w.wantRemoved(ids[1], ids[2])
+	})
+}
+
 // An agent was killed while names were away. Neither the next one's mending, nor that
 // it fails for a while, nor a list that is late makes the images young.
 func TestMendKeepsHistory(t *testing.T) {

@@ -287,6 +287,51 @@ func TestNoSpaceToWithdraw(t *testing.T) {
 	}
 }
 
+// A withdrawal that fails halfway, and cannot restore the names, frees nothing: its lease holds the image. So
+// nothing goes until the names are back, and then the same images as before.
+func TestWithdrawalEndsHalfway(t *testing.T) {
+	for _, fault := range []error{inventory.ErrNoSpace, errors.New("bolt: timeout")} {
+		inWorld(t, func(w *world) {
+			ids := w.five()
+			before := w.history(ids...)
+			w.rt.SetFaults(fake.Faults{Halfway: fault, End: errors.New("bolt: file too large")})
+			w.fill(81)
+			w.wantLogged(0, "image removed")
+			w.rt.SetDisk(size, 0, 100000)
+			w.rt.SetFaults(fake.Faults{})
+			w.pass(2 * time.Minute)
+			w.wantNames(5)
+			w.wantHistory(before)
+			w.fill(81)
+			w.wantRemoved(ids[0], ids[1])
+		})
+	}
+}
+
+// A withdrawal that fails and restores the names itself has given them a new date, which is no pull: the image keeps
+// its turn, also for the next agent.
+func TestWithdrawalIsUndone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for n := range 5 {
+			w.add(fmt.Sprintf("i%d", n), 40)
+			w.rt.Tag(fake.CRINamespace, fmt.Sprintf("i%d", n), fmt.Sprintf("i%d-too", n))
+		}
+		ids := w.five()
+		before := w.history(ids...)
+		w.rt.SetFaults(fake.Faults{Halfway: errors.New("bolt: timeout"), During: func(string) { w.rt.SetDisk(size, 0, 100000) }})
+		w.fill(81)
+		w.pass(time.Minute)
+		w.wantHistory(before)
+		w.down()
+		w.up()
+		w.pass(10 * time.Minute)
+		w.wantHistory(before)
+		w.rt.SetFaults(fake.Faults{Halfway: errors.New("bolt: timeout")})
+		w.fill(81)
+		w.wantRemoved(ids[0], ids[1])
+	})
+}
+
 // What turns up before the last look at an image whose names could not be taken away keeps it.
 func TestNeededWithItsNames(t *testing.T) {
 	for why, before := range map[string]func(*world, bpf.Key){
@@ -665,6 +710,30 @@ func TestLastLookWithoutAnAnswer(t *testing.T) {
 					if e.Outcome == page.OutcomeBegun {
 						t.Errorf("without an outcome: %+v", e)
 					}
+				}
+				if got := w.rt.Removed(); !slices.Equal(got, ids[:len(got)]) || len(got) < 8 {
+					t.Errorf("%q went, want them in the order of %q", got, ids)
+				}
+			})
+		})
+	}
+}
+
+// A runtime that does not answer in time is no fault of the image that it was asked about: no other goes in its place.
+func TestWithdrawalWithoutAnAnswer(t *testing.T) {
+	for name, faults := range map[string]fake.Faults{"check": {Check: context.DeadlineExceeded}, "withdraw": {Withdraw: context.DeadlineExceeded}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				ids := w.many(20)
+				w.pass(time.Minute)
+				w.rt.SetFaults(faults)
+				w.rt.Import("elsewhere", fake.Image{Name: "x", Config: "x"}) // an event: images are read anew
+				w.fill(95)
+				w.pass(3 * time.Second)
+				w.rt.SetFaults(fake.Faults{})
+				w.pass(time.Minute)
+				if n := w.metric("ebb_node_image_removal_failures_total"); n != 0 {
+					t.Errorf("%v images are blamed", n)
 				}
 				if got := w.rt.Removed(); !slices.Equal(got, ids[:len(got)]) || len(got) < 8 {
 					t.Errorf("%q went, want them in the order of %q", got, ids)

@@ -47,6 +47,7 @@ func conform(t *testing.T, start func(*testing.T) Harness) {
 		{"WithdrawAndMend", (*suite).withdrawAndMend},
 		{"NameGivenAwayWhileWithdrawn", (*suite).nameGivenAway},
 		{"PulledAgainWhileWithdrawn", (*suite).pulledAgain},
+		{"PulledBeforeMend", (*suite).pulledBeforeMend},
 		{"Containers", (*suite).containers},
 		{"HostileNames", (*suite).hostileNames},
 		{"ResolveLayer", (*suite).resolveLayer},

@@ -150,6 +150,20 @@ func (s *suite) withdrawAndMend(t *testing.T) {
 	s.wantReferences(t, id, before.References)
 }
 
+// pulledBeforeMend: an image that was pulled after a crash is not as it was.
+func (s *suite) pulledBeforeMend(t *testing.T) {
+	img := Image{Name: name("w"), Layers: []Layer{{"withdraw", mib}}}
+	id := s.Node.Import(t, criNamespace, img)
+	defer s.discard(t, id)
+	s.withdraw(t, id)
+	s.eventuallyThere(t, id, false)
+	s.Node.Import(t, criNamespace, img)
+	if mended, err := s.Runtime.Mend(t.Context()); len(mended) > 0 || err != nil {
+		t.Errorf("mended %q, %v", mended, err)
+	}
+	s.find(t, id)
+}
+
 // pulledAgain: who pulls the very image while it is withdrawn is one of its users.
 func (s *suite) pulledAgain(t *testing.T) {
 	img := Image{Name: name("w"), Layers: []Layer{{"withdraw", mib}}}

@@ -407,6 +407,56 @@ func TestRestoreEndsWithItsCaller(t *testing.T) {
 	}
 }
 
+// A name that another image gets while the first one is withdrawn is that one's, also after the first one has its names
+// back.
+func TestNameMovesWhileItIsTaken(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, h *realNode) {
+		const name = "moves.test/a:1"
+		old := h.Import(t, node.CRINamespace, Image{Name: name, Layers: []Layer{{Seed: "old", Bytes: 1 << 10}}})
+		r := connect(t, h.Node)
+		var newer string
+		w, err := r.WithdrawAfter(t.Context(), find(t, r, old), func() {
+			newer = h.Import(t, node.CRINamespace, Image{Name: name, Layers: []Layer{{Seed: "new", Bytes: 1 << 10}}})
+		})
+		must(t, "withdraw", err)
+		for _, when := range []string{"withdrawn", "restored"} {
+			if i := find(t, r, newer); !slices.Contains(i.References, name) {
+				t.Errorf("%s: the newer image has the names %q", when, i.References)
+			}
+			must(t, "restore", w.Restore(t.Context()))
+		}
+	})
+}
+
+// A withdrawal that fails has restored the names, or says that Mend must.
+func TestWithdrawalFails(t *testing.T) {
+	h := &realNode{startNode(t, node.Debian), map[string]*node.Container{}, map[string]*node.Pod{}}
+	id := h.Import(t, node.CRINamespace, Image{Name: "fails.test/a:1", Layers: []Layer{{Seed: "fails", Bytes: 1 << 20}}})
+	relay, err := socketrelay.Start(filepath.Join(t.TempDir(), "s"), h.Socket())
+	must(t, "relay", err)
+	defer func() { must(t, "close the relay", relay.Close()) }()
+	r, err := containerd.Connect(t.Context(), relay.Addr(), slog.New(slog.DiscardHandler))
+	must(t, "connect", err)
+	defer func() { must(t, "close", r.Close()) }()
+	for _, c := range []struct {
+		freeze func()
+		want   error
+		mended []string
+	}{
+		{func() {}, inventory.ErrNamesBack, nil}, {relay.Freeze, inventory.ErrNamesAway, []string{id}},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := r.WithdrawAfter(ctx, find(t, r, id), func() { c.freeze(); cancel() })
+		relay.Thaw()
+		if !errors.Is(err, c.want) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want %v", err, c.want)
+		}
+		if mended, err := connect(t, h.Node).Mend(t.Context()); err != nil || !slices.Equal(mended, c.mended) {
+			t.Errorf("mended %q, %v; want %q", mended, err, c.mended)
+		}
+	}
+}
+
 // A lease that holds nothing, as a crash, or a disk that is full, leaves it before the
 // image's content is put under it. Should the image go meanwhile, its names stay away:
 // they would lead nowhere, and whoever needs the image would not pull it.

@@ -60,9 +60,9 @@ type withdrawal struct {
 // again. The caller checks once more and ends the withdrawal, by Restore or by Complete. After a
 // crash, [Runtime.Mend] does.
 //
-// If Withdraw fails, the names are restored, or Mend will restore them. The error is
-// inventory.ErrNotFound if the image is gone, and inventory.ErrUnsupported if it cannot be
-// withdrawn, only removed. It is inventory.ErrChanged if the image was pulled or pinned since, or
+// If Withdraw fails, it restores the names: the error is inventory.ErrNamesBack if some may have been
+// deleted, and inventory.ErrNamesAway if Mend must restore them. The error is inventory.ErrNotFound if
+// the image is gone, and inventory.ErrUnsupported if it cannot be withdrawn, only removed. It is inventory.ErrChanged if the image was pulled or pinned since, or
 // has lost a name. It is ErrChanged, too, if the CRI has rewritten the image's records because of a
 // new name (containerd 1.6, for names that were made without its label).
 func (r *Runtime) Withdraw(ctx context.Context, i inventory.Image) (inventory.Withdrawal, error) {
@@ -70,12 +70,23 @@ func (r *Runtime) Withdraw(ctx context.Context, i inventory.Image) (inventory.Wi
 	if err != nil {
 		return nil, fmt.Errorf("withdraw image %s: %w", i.ID, err)
 	}
-	if err := w.takeNames(ctx); err != nil {
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
-		defer cancel()
-		return nil, errors.Join(fmt.Errorf("withdraw image %s: %w", i.ID, err), w.Restore(undo))
+	if err := w.takeOrUndo(ctx); err != nil {
+		return nil, fmt.Errorf("withdraw image %s: %w", i.ID, err)
 	}
 	return w, nil
+}
+
+func (w *withdrawal) takeOrUndo(ctx context.Context) error {
+	err := w.takeNames(ctx)
+	if err == nil {
+		return nil
+	}
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	if failed := w.Restore(undo); failed != nil {
+		return fmt.Errorf("%w; %w: %w", err, inventory.ErrNamesAway, failed)
+	}
+	return fmt.Errorf("%w; %w", err, inventory.ErrNamesBack)
 }
 
 // prepare reads the image's records, and creates the lease that carries and holds them.
@@ -105,7 +116,10 @@ func (r *Runtime) prepare(ctx context.Context, known inventory.Image) (*withdraw
 		return nil, wrap("create lease", err)
 	}
 	if err := w.hold(ctx); err != nil {
-		return nil, errors.Join(err, w.end(ctx, false))
+		if end := w.end(ctx, false); end != nil {
+			err = fmt.Errorf("%w; %w: %w", err, inventory.ErrNamesAway, end)
+		}
+		return nil, err
 	}
 	return w, nil
 }
@@ -162,8 +176,13 @@ func (w *withdrawal) takeNames(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	for _, i := range w.records {
-		// Only a name that still means this image: another image may have got it by now.
-		err := w.r.client.ImageService().Delete(inCRI(ctx), i.Name, images.DeleteTarget(&i.Target))
+		// Only a name that still means this image: another image may have got it by now. containerd 1 deletes
+		// it all the same. There, a moment is left in which that can happen.
+		now, err := w.r.client.ImageService().Get(inCRI(ctx), i.Name)
+		if err == nil && now.Target.Digest != i.Target.Digest {
+			continue
+		}
+		err = w.r.client.ImageService().Delete(inCRI(ctx), i.Name, images.DeleteTarget(&i.Target))
 		if err != nil && !errdefs.IsNotFound(err) {
 			return wrap(fmt.Sprintf("take name %q away", i.Name), err)
 		}
@@ -239,34 +258,45 @@ func (r *Runtime) Users(ctx context.Context, withdrawals ...inventory.Withdrawal
 // left alone. Then Restore waits until the CRI lists the image again, for at most a second or until
 // ctx is done.
 func (w *withdrawal) Restore(ctx context.Context) error {
-	back, _, err := w.putBack(ctx)
-	if back && err == nil {
+	was, err := w.putBack(ctx)
+	if was.back && err == nil {
 		w.r.awaitSeen(ctx, w.imageID)
 	}
 	return err
 }
 
-// putBack is Restore without the wait. back is false if no name was free. gone is true if the image
-// no longer exists: a name would lead nowhere then, and a client that needs the image would not
-// pull it.
-func (w *withdrawal) putBack(ctx context.Context) (back, gone bool, err error) {
+// putBack is Restore without the wait.
+func (w *withdrawal) putBack(ctx context.Context) (was restored, err error) {
 	ctx = inCRI(ctx)
 	// After a crash, or on a full disk, the lease can lack the content that it is to hold.
 	if err := w.hold(ctx); err != nil && !errdefs.IsNotFound(err) {
-		return false, false, err
+		return was, err
 	}
 	for _, i := range w.records {
 		if w.r.isGone(ctx, i.Target) {
-			gone = true
+			was.gone = true
 			continue
 		}
 		_, err := w.r.client.ImageService().Create(ctx, i)
-		if err != nil && !errdefs.IsAlreadyExists(err) {
-			return back, false, wrap(fmt.Sprintf("put name %q of image %s back", i.Name, w.imageID), err)
+		switch {
+		case err == nil:
+			was.back = true
+		case !errdefs.IsAlreadyExists(err):
+			return was, wrap(fmt.Sprintf("put name %q of image %s back", i.Name, w.imageID), err)
+		case i.Name != w.imageID: // the CRI writes that one by itself, once another is back
+			there, err := w.r.client.ImageService().Get(ctx, i.Name)
+			was.pulled = was.pulled || err == nil && there.Target.Digest == i.Target.Digest && updated(there).After(updated(i))
 		}
-		back = back || err == nil
 	}
-	return back, gone && !back, w.end(ctx, false)
+	was.gone = was.gone && !was.back
+	return was, w.end(ctx, false)
+}
+
+// restored is what came of a restore.
+type restored struct {
+	back   bool // a name was free
+	pulled bool // a name was written by another process while it was away
+	gone   bool // the image no longer exists: a name would lead nowhere, and who needs the image would not pull it
 }
 
 // isGone reports whether the manifest or the config behind a record's target is missing. Layers may
@@ -321,7 +351,8 @@ func (w *withdrawal) end(ctx context.Context, collect bool) error {
 
 // Mend restores the names of images whose withdrawal was never ended. A crash can come at any
 // moment of a withdrawal, so it is unknown whether the last check would have let the image go. Mend
-// returns the images' IDs. No other process may withdraw images at the same time.
+// returns the IDs of the images, except for those that somebody has pulled since: they are not as they
+// were. No other process may withdraw images at the same time.
 func (r *Runtime) Mend(ctx context.Context) (mended []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -338,16 +369,18 @@ func (r *Runtime) Mend(ctx context.Context) (mended []string, err error) {
 			continue
 		}
 		w.imageID = r.resolve(ctx, w.records[0].Target).id
-		back, gone, err := w.putBack(ctx)
+		was, err := w.putBack(ctx)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if gone {
+		if was.gone {
 			continue
 		}
-		mended = append(mended, w.imageID)
-		if back && w.imageID != "" {
+		if !was.pulled {
+			mended = append(mended, w.imageID)
+		}
+		if was.back && w.imageID != "" {
 			absent = append(absent, w.imageID)
 		}
 	}

@@ -181,6 +181,7 @@ func TestErrors(t *testing.T) {
 		{status.Error(codes.Unavailable, "x"), inventory.ErrUnavailable},
 		{status.Error(codes.Unimplemented, "x"), ErrUnimplemented},
 		{status.Error(codes.Unknown, "write /a/meta.db: no space left on device"), inventory.ErrNoSpace},
+		{status.Error(codes.Unknown, "server is not initialized yet"), inventory.ErrUnavailable},
 	}
 	s := &server{}
 	c := serveAll(t, s)

@@ -37,6 +37,10 @@ func sentinelOf(err error) error {
 	if strings.Contains(s.Message(), "no space left on device") {
 		return inventory.ErrNoSpace
 	}
+	// Nor has it in containerd 1.7 that the CRI plugin is still starting.
+	if s.Code() == codes.Unknown && strings.Contains(s.Message(), "server is not initialized yet") {
+		return inventory.ErrUnavailable
+	}
 	switch s.Code() {
 	case codes.NotFound:
 		return inventory.ErrNotFound

@@ -65,6 +65,9 @@ func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
 	for _, id := range r.ids() {
 		img := r.image(id)
 		img.Roots = g.roots[id]
+		if in := r.faults.In[id]; in != "" {
+			img.UsedBy = append(img.UsedBy, "snapshotter "+in)
+		}
 		inv.Images = append(inv.Images, img)
 	}
 	return inv, nil

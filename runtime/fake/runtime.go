@@ -40,10 +40,12 @@ type Image struct {
 type Faults struct {
 	Inventory error
 	Broken    map[string]string // Inventory.Broken
+	In        map[string]string // by image ID: the one of Broken in which it is unpacked
 	Check     error
 	Remove    map[string]error // by image ID
 	Resolve   error            // inventory.ErrNoSpace for a full disk
 	Withdraw  error            // before anything is changed
+	Halfway   error            // of the next Withdraw, before the last name: it is undone, unless End fails
 	Users     error            // from Users
 	End       error            // from Restore and Complete
 	Complete  map[string]error // from Complete alone, by image ID

@@ -51,7 +51,11 @@ func (r *Runtime) Withdraw(ctx context.Context, i inventory.Image) (inventory.Wi
 	w.lease = fmt.Sprint("withdrawn-", r.withdrawn)
 	r.leases[key{CRINamespace, w.lease}] = w.image
 	r.withdrawals = append(r.withdrawals, w)
-	for _, k := range sortedKeys(w.records) {
+	names, halfway := sortedKeys(w.records), r.faults.Halfway
+	if r.faults.Halfway = nil; halfway != nil {
+		names = names[:len(names)-1]
+	}
+	for _, k := range names {
 		delete(r.records, k)
 		r.events.add(inventory.Event{Kind: inventory.EventImage, Namespace: k.namespace, Image: k.name})
 	}
@@ -59,6 +63,13 @@ func (r *Runtime) Withdraw(ctx context.Context, i inventory.Image) (inventory.Wi
 		r.mu.Unlock()
 		during(id)
 		r.mu.Lock()
+	}
+	if halfway != nil {
+		undone := inventory.ErrNamesBack
+		if _, err := w.restore(); err != nil {
+			undone = fmt.Errorf("%w: %w", inventory.ErrNamesAway, err)
+		}
+		return nil, fmt.Errorf("withdraw image %s: %w; %w", id, halfway, undone)
 	}
 	return w, nil
 }
@@ -89,7 +100,7 @@ func (w *withdrawal) Restore(ctx context.Context) error {
 	}
 	err, restored := w.r.faults.Restore, w.r.faults.Restored
 	if w.r.faults.Restore = nil; err == nil {
-		err = w.restore()
+		_, err = w.restore()
 	}
 	w.r.mu.Unlock()
 	if restored != nil && err == nil {
@@ -98,13 +109,16 @@ func (w *withdrawal) Restore(ctx context.Context) error {
 	return err
 }
 
-// restore needs the lock of w.r.
-func (w *withdrawal) restore() error {
+// restore needs the lock of w.r. alone is false if the image was pulled meanwhile.
+func (w *withdrawal) restore() (alone bool, err error) {
 	if err := w.r.faults.End; err != nil {
-		return err
+		return false, err
 	}
+	alone = true
 	for _, k := range sortedKeys(w.records) {
-		if _, taken := w.r.records[k]; !taken {
+		if rec, taken := w.r.records[k]; taken {
+			alone = alone && !(rec.id == w.image.id && rec.updated.After(w.records[k].updated))
+		} else {
 			w.r.put(k.namespace, k.name, w.image)
 			rec := w.r.records[k]
 			rec.unseen = w.r.now().Add(w.r.faults.Unseen)
@@ -112,7 +126,7 @@ func (w *withdrawal) restore() error {
 		}
 	}
 	w.end()
-	return nil
+	return alone, nil
 }
 
 func (w *withdrawal) Complete(_ context.Context, collect bool) error {
@@ -158,10 +172,13 @@ func (r *Runtime) Mend(context.Context) (mended []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range slices.Clone(r.withdrawals) {
-		if err := w.restore(); err != nil {
+		alone, err := w.restore()
+		if err != nil {
 			return mended, err
 		}
-		mended = append(mended, w.image.id)
+		if alone {
+			mended = append(mended, w.image.id)
+		}
 	}
 	return mended, nil
 }

@@ -24,6 +24,13 @@ var ErrChanged = errors.New("the image has changed since it was read")
 // ErrNoSpace is returned (wrapped) when the runtime failed because its disk is full.
 var ErrNoSpace = errors.New("no space left on device")
 
+// ErrNamesAway is returned (wrapped) for a withdrawal that failed, and could not be undone: names of the image may be
+// away, and what it takes is held until Mend has ended that.
+var ErrNamesAway = errors.New("the withdrawal could not be undone")
+
+// ErrNamesBack is returned (wrapped) for a withdrawal that failed and was undone: the names have a new date.
+var ErrNamesBack = errors.New("the withdrawal was undone")
+
 // ErrUnavailable is returned (wrapped) when nothing answers, or not yet: containerd accepts
 // connections before its CRI plugin is ready. It says nothing about the requested object.
 var ErrUnavailable = errors.New("runtime unavailable")

@@ -97,6 +97,9 @@ func (r *Reclaimer) plan(inv *inventory.Inventory) (work bool) {
 	now := r.o.Now()
 	for _, f := range r.filesystems {
 		f.plan = image.Decide(r.snapshot(f, inv), now)
+		if f.plan.Hold != nil && len(inv.Broken) > 0 {
+			f.plan.Hold = f.hold // none begins or is renewed without the images of a snapshotter that cannot be read
+		}
 		f.hold = f.plan.Hold
 		// While believing, the low threshold is reached by computed sizes. The run continues if the disk
 		// shows that it is not. So it does on a disk that lags, where only the next pass reads exactly.

@@ -154,7 +154,7 @@ func (run *Run) withdraw(ctx context.Context, plan []image.Decision, tooLong fun
 	}
 	run.pass.listed = false
 	for n, d := range plan {
-		if n > 0 && tooLong() {
+		if n > 0 && tooLong() || run.pass.away != nil {
 			break
 		}
 		i, err := fresh(n)
@@ -163,12 +163,11 @@ func (run *Run) withdraw(ctx context.Context, plan []image.Decision, tooLong fun
 		if err == nil {
 			why, err = run.takeNames(ctx, &l)
 		}
-		switch {
+		switch err = silence(err); {
 		case why != "":
 			run.stays(l, why)
 		case err == nil || withoutNames(err):
 			if err != nil {
-				run.o.LastUse.NotWithdrawn(d.ImageID)
 				run.o.Log.Debug("image is removed without being withdrawn first", "image", d.ImageID, "reason", err)
 			}
 			group = append(group, l)
@@ -182,16 +181,16 @@ func (run *Run) withdraw(ctx context.Context, plan []image.Decision, tooLong fun
 }
 
 // withoutNames reports whether an image is removed although it could not be withdrawn. A withdrawal
-// needs a little space. Where there is none, a gap of some milliseconds is the lesser evil.
+// needs a little space. Where there is none, a gap of some milliseconds is the lesser evil. But while
+// what is left of a withdrawal holds the image, its removal frees nothing.
 func withoutNames(err error) bool {
-	return errors.Is(err, inventory.ErrUnsupported) || errors.Is(err, inventory.ErrNoSpace)
+	return (errors.Is(err, inventory.ErrUnsupported) || errors.Is(err, inventory.ErrNoSpace)) && !errors.Is(err, inventory.ErrNamesAway)
 }
 
 // notWithdrawn handles an image that could not be read or withdrawn.
 func (run *Run) notWithdrawn(ctx context.Context, l leaving, err error) verdict {
 	switch {
 	case errors.Is(err, inventory.ErrNotFound):
-		run.o.LastUse.NotWithdrawn(l.ImageID)
 		l.attempt.Cancel()
 		run.pass.gone(l.ImageID) // another process removed it
 		return goOn
@@ -203,10 +202,21 @@ func (run *Run) notWithdrawn(ctx context.Context, l leaving, err error) verdict 
 		l.attempt.Unknown(err.Error())
 		run.r.unmended = true
 		return run.interrupted(err)
+	case errors.Is(err, inventory.ErrNamesAway):
+		run.namesAway(l, err)
+		return goOn
 	}
 	run.r.unmended = true
 	run.removalFailed(l, err)
 	return goOn
+}
+
+// namesAway records that the names of an image could not be put back. They are, before anything else goes.
+func (run *Run) namesAway(l leaving, err error) {
+	l.attempt.Unknown(err.Error())
+	run.r.unmended, run.pass.away = true, err
+	run.o.Log.Warn("the names of an image could not be put back; trying again", "image", l.ImageID,
+		"references", l.image.References, "reason", "its removal was begun and not ended", "error", err)
 }
 
 // takeNames withdraws an image, unless it must be kept: then why is the reason.
@@ -216,8 +226,14 @@ func (run *Run) takeNames(ctx context.Context, l *leaving) (why string, err erro
 	}
 	run.o.LastUse.Withdrawn(l.ImageID, l.begun)
 	run.o.Outside(func() { l.names, err = run.r.runtime.Withdraw(ctx, l.image) })
-	if errors.Is(err, inventory.ErrChanged) {
+	switch {
+	case err == nil || errors.Is(err, inventory.ErrNamesAway):
+	case errors.Is(err, inventory.ErrNamesBack):
+		run.o.LastUse.Back(l.ImageID)
+	default:
 		run.o.LastUse.NotWithdrawn(l.ImageID)
+	}
+	if errors.Is(err, inventory.ErrChanged) {
 		return whyChanged, nil
 	}
 	return "", err
@@ -399,10 +415,7 @@ func (run *Run) putBack(ctx context.Context, group []leaving, why string) {
 			err = restore(ctx, run.o, l.names, by)
 		}
 		if err != nil {
-			l.attempt.Unknown(err.Error())
-			run.r.unmended, run.pass.away = true, err
-			run.o.Log.Warn("the names of an image could not be put back; trying again", "image", l.ImageID,
-				"references", l.image.References, "reason", "its removal was begun and not ended", "error", err)
+			run.namesAway(l, err)
 			continue
 		}
 		run.o.LastUse.Back(l.ImageID)
