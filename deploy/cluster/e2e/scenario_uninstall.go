@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -33,6 +35,7 @@ func (b *fixture) uninstall() {
 	b.notes.output(output)
 	b.ready()
 	b.notes.ok("it refuses: an object waits for ebb's finalizer, and the node's image collection is handed over")
+	b.keepAfterRefusal()
 	need(b.kubectl("patch", "configmap", "held", "--type=merge", `--patch={"metadata":{"finalizers":null}}`))
 	b.eventually("the object to go", func() error {
 		text, err := b.kubectl("get", "configmap", "owner", "--ignore-not-found", "--output=name")
@@ -44,6 +47,21 @@ func (b *fixture) uninstall() {
 	b.follow("docs/chart.md", "What is to stay as it is")
 	b.follow(installPage, heading)
 	b.nothingLeft()
+}
+
+// keepAfterRefusal makes a release that could not be uninstalled one that can be upgraded again.
+func (b *fixture) keepAfterRefusal() {
+	if _, err := b.run(b.o.helm, "upgrade", "ebb", "deploy/chart", "--namespace", namespace, "--reset-then-reuse-values"); err == nil {
+		fail("helm upgrades a release that it is about to uninstall: docs/chart.md need not say how")
+	}
+	var revisions []struct{ Revision int }
+	must(json.Unmarshal([]byte(need(b.run(b.o.helm, "history", "ebb", "--namespace", namespace, "--max", "1", "--output", "json"))), &revisions))
+	for _, command := range b.printed("docs/chart.md", "Uninstall")[1:] {
+		need(b.typed(strings.Replace(command, "REVISION", strconv.Itoa(revisions[0].Revision), 1)))
+	}
+	b.upgrade()
+	b.ready()
+	b.notes.ok("rolled back to the revision that is installed, the release can be upgraded again")
 }
 
 // byHand is the section of installPage for clusters without a registry.
