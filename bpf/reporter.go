@@ -73,7 +73,7 @@ func (r *reporter) open(all []*object, dirs []string) {
 		r.shareMaps(o)
 		report, s := ObjectReport{Name: o.name, Layout: o.layout(), State: StatePinned}, (*set)(nil)
 		if i := slices.Index(dirs, at.dirOf(o)); i < 0 {
-			report.State, report.Reason = StateMissing, "not pinned: the agent that runs could not load it, or is of another version"
+			report.State, report.Reason = StateMissing, "not pinned: no filesystem here needs it, or the agent that runs could not load it, or is of another version"
 		} else {
 			var err error
 			if s, err = at.adopt(o); err != nil {
