@@ -7,6 +7,31 @@ import (
 	"github.com/ebb-agent/ebb/runtime/fake"
 )
 
+// A pull counts as a use also after the wall clock was set back, so that its date is before the one that the names had.
+func TestPulledAfterTheClockWasSetBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.rt = fake.New(func() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) })
+		w.skew.Store(int64(2 * time.Hour))
+		ids := w.five()
+		w.skew.Store(0)
+		w.pass(30 * time.Minute)
+		w.add("i0", 40)
+		pulled := w.explain().Time
+		w.pass(20 * time.Minute)
+		if i := w.image(ids[0]); i.LastUsed == nil || i.LastUsed.Before(pulled) {
+			t.Errorf("last used at %v, pulled at %v", i.LastUsed, pulled)
+		}
+		w.rt.Tag(fake.CRINamespace, "i1", "i1-too")
+		w.pass(20 * time.Minute)
+		tagged := w.image(ids[1]).LastUsed
+		w.rt.Untag(fake.CRINamespace, "i1-too") // the newest date goes with it
+		w.pass(20 * time.Minute)
+		if i := w.image(ids[1]); !i.LastUsed.Equal(*tagged) {
+			t.Errorf("last used at %v, and its tag of %v is gone", i.LastUsed, tagged)
+		}
+	})
+}
+
 // A pause lasts as long as was left of it at a reboot, whatever the wall clock was and is: it neither ends at once, nor
 // lasts for years.
 func TestPauseAcrossAReboot(t *testing.T) {

@@ -61,10 +61,11 @@ type withdrawal struct {
 // crash, [Runtime.Mend] does.
 //
 // If Withdraw fails, it restores the names: the error is inventory.ErrNamesBack if some may have been
-// deleted, and inventory.ErrNamesAway if Mend must restore them. The error is inventory.ErrNotFound if
-// the image is gone, and inventory.ErrUnsupported if it cannot be withdrawn, only removed. It is inventory.ErrChanged if the image was pulled or pinned since, or
-// has lost a name. It is ErrChanged, too, if the CRI has rewritten the image's records because of a
-// new name (containerd 1.6, for names that were made without its label).
+// deleted, and inventory.ErrNamesAway if Mend must restore them. It is inventory.ErrNotFound if the image
+// is gone, and inventory.ErrUnsupported if it cannot be withdrawn, only removed. It is
+// inventory.ErrChanged if the image was pulled or pinned since, or has lost a name. It is ErrChanged,
+// too, if the CRI has rewritten the image's records because of a new name (containerd 1.6, for names
+// that were made without its label).
 func (r *Runtime) Withdraw(ctx context.Context, i inventory.Image) (inventory.Withdrawal, error) {
 	w, err := r.prepare(ctx, i)
 	if err != nil {
@@ -272,6 +273,7 @@ func (w *withdrawal) putBack(ctx context.Context) (was restored, err error) {
 	if err := w.hold(ctx); err != nil && !errdefs.IsNotFound(err) {
 		return was, err
 	}
+	renamed := false
 	for _, i := range w.records {
 		if w.r.isGone(ctx, i.Target) {
 			was.gone = true
@@ -281,6 +283,7 @@ func (w *withdrawal) putBack(ctx context.Context) (was restored, err error) {
 		switch {
 		case err == nil:
 			was.back = true
+			renamed = renamed || i.Name != w.imageID
 		case !errdefs.IsAlreadyExists(err):
 			return was, wrap(fmt.Sprintf("put name %q of image %s back", i.Name, w.imageID), err)
 		case i.Name != w.imageID: // the CRI writes that one by itself, once another is back
@@ -288,14 +291,15 @@ func (w *withdrawal) putBack(ctx context.Context) (was restored, err error) {
 			was.pulled = was.pulled || err == nil && there.Target.Digest == i.Target.Digest && updated(there).After(updated(i))
 		}
 	}
-	was.gone = was.gone && !was.back
+	// If some were free, the newer ones are of a restore that was cut short.
+	was.gone, was.pulled = was.gone && !was.back, was.pulled && !renamed
 	return was, w.end(ctx, false)
 }
 
 // restored is what came of a restore.
 type restored struct {
 	back   bool // a name was free
-	pulled bool // a name was written by another process while it was away
+	pulled bool // another process has written the names while they were away
 	gone   bool // the image no longer exists: a name would lead nowhere, and who needs the image would not pull it
 }
 

@@ -114,11 +114,11 @@ func (w *withdrawal) restore() (alone bool, err error) {
 	if err := w.r.faults.End; err != nil {
 		return false, err
 	}
-	alone = true
 	for _, k := range sortedKeys(w.records) {
 		if rec, taken := w.r.records[k]; taken {
-			alone = alone && !(rec.id == w.image.id && rec.updated.After(w.records[k].updated))
+			alone = alone || rec.id != w.image.id || !rec.updated.After(w.records[k].updated)
 		} else {
+			alone = true
 			w.r.put(k.namespace, k.name, w.image)
 			rec := w.r.records[k]
 			rec.unseen = w.r.now().Add(w.r.faults.Unseen)

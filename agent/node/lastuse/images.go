@@ -20,13 +20,14 @@ type images struct {
 // record returns the record of an image that is new, or whose names were written since the last list.
 // It gets the old record; nil if there is none yet.
 func (s *images) list(list []inventory.Image, asked time.Time, record func(inventory.Image, *state.Image) state.Image) {
+	before := s.known
 	s.known = make(map[string]inventory.Image, len(list))
 	for _, i := range list {
 		s.known[i.ID] = i
 		r, ok := s.records[i.ID]
 		if !ok {
 			r = record(i, nil)
-		} else if i.Updated.After(r.Updated) && !r.Updated.IsZero() {
+		} else if !r.Updated.IsZero() && (i.Updated.After(r.Updated) || rewritten(before[i.ID], i)) {
 			r = record(i, &r)
 		}
 		r.Updated = i.Updated
@@ -35,6 +36,12 @@ func (s *images) list(list []inventory.Image, asked time.Time, record func(inven
 		}
 		s.records[i.ID] = r
 	}
+}
+
+// rewritten reports whether names were written by a clock that had been set back: their newest date is
+// older than it was, although no name is gone.
+func rewritten(was, is inventory.Image) bool {
+	return is.Updated.Before(was.Updated) && len(is.References) >= len(was.References)
 }
 
 // forgetMissing deletes the records of images that the latest list lacks, unless keeps returns true for

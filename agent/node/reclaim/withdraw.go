@@ -203,7 +203,7 @@ func (run *Run) notWithdrawn(ctx context.Context, l leaving, err error) verdict 
 		run.r.unmended = true
 		return run.interrupted(err)
 	case errors.Is(err, inventory.ErrNamesAway):
-		run.namesAway(l, err)
+		namesAway(run, l, err)
 		return goOn
 	}
 	run.r.unmended = true
@@ -212,7 +212,7 @@ func (run *Run) notWithdrawn(ctx context.Context, l leaving, err error) verdict 
 }
 
 // namesAway records that the names of an image could not be put back. They are, before anything else goes.
-func (run *Run) namesAway(l leaving, err error) {
+func namesAway(run *Run, l leaving, err error) {
 	l.attempt.Unknown(err.Error())
 	run.r.unmended, run.pass.away = true, err
 	run.o.Log.Warn("the names of an image could not be put back; trying again", "image", l.ImageID,
@@ -415,7 +415,7 @@ func (run *Run) putBack(ctx context.Context, group []leaving, why string) {
 			err = restore(ctx, run.o, l.names, by)
 		}
 		if err != nil {
-			run.namesAway(l, err)
+			namesAway(run, l, err)
 			continue
 		}
 		run.o.LastUse.Back(l.ImageID)
