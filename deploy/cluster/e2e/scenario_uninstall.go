@@ -58,6 +58,7 @@ func (b *fixture) keepAfterRefusal() {
 	must(json.Unmarshal([]byte(need(b.run(b.o.helm, "history", "ebb", "--namespace", namespace, "--max", "1", "--output", "json"))), &revisions))
 	for _, command := range b.printed("docs/chart.md", "Uninstall")[1:3] {
 		need(b.typed(strings.Replace(command, "REVISION", strconv.Itoa(revisions[0].Revision), 1)))
+		b.progress.ran[command] = true
 	}
 	b.upgrade()
 	b.ready()
