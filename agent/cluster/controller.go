@@ -372,11 +372,7 @@ func (c *Controller) read(a gc.Action) (gc.Answer, error) {
 
 // answered applies an answer to the graph, or passes it to its collector.
 func (c *Controller) answered(now time.Time, a answer) {
-	switch a.action.Verb {
-	case gc.Record:
-		c.owners.Finished(now, a.action.ID, a.Result)
-		return
-	case gc.Inventory:
+	if a.action.Verb == gc.Inventory {
 		c.inventoryRead(now, a)
 		return
 	}

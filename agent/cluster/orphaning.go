@@ -6,10 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/gc"
-	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
 const (
@@ -26,13 +24,6 @@ type journalGraph struct{ c *Controller }
 
 func (g journalGraph) Do(ctx context.Context, do func(now time.Time, c *cascade.Collector)) error {
 	return g.c.loop.do(ctx, func(now time.Time) { do(now, g.c.owners.Collector) })
-}
-
-func (g journalGraph) Recorded(a gc.Action, r gc.Result) {
-	select {
-	case g.c.requests.answers <- answer{action: a, Outcome: gate.Outcome{Outcome: metadata.Outcome{Result: r}}}:
-	case <-g.c.loop.ended:
-	}
 }
 
 func (g journalGraph) CaughtUp(ctx context.Context) (map[string]error, error) {

@@ -202,6 +202,39 @@ func TestJournalSwept(t *testing.T) {
 	})
 }
 
+// What a predecessor recorded goes after a day, although nothing is recorded any more.
+func TestJournalOfAPredecessorSwept(t *testing.T) {
+	var before *fixture
+	inBubble(t, nil, nil, func(b *fixture) {
+		before = b
+		b.api.remove(b.api.put(set("s")), gc.Orphan)
+		b.after(time.Second)
+		b.want("stored", b.stored(), 1)
+	})
+	inBubble(t, nil, func(f *fake) { f.kept = before.kept }, func(b *fixture) {
+		b.after(27 * time.Hour)
+		b.want("stored a day later", b.stored(), 0)
+	})
+}
+
+// What was swept leaves the stored journal once that can be written, although nothing else is
+// written.
+func TestJournalSweptWhileItCannotBeWritten(t *testing.T) {
+	inBubble(t, nil, nil, func(b *fixture) {
+		b.api.remove(b.api.put(set("s")), gc.Orphan)
+		b.after(time.Hour)
+		b.journalFails(errEtcd)
+		b.after(26 * time.Hour)
+		b.want("stored", b.stored(), 1)
+		before := b.puts()
+		b.journalFails(nil)
+		b.after(time.Minute)
+		b.want("stored once it can be written", b.stored(), 0)
+		b.want("writes", b.puts()-before, 1)
+		b.metric("orphaning_held", 0)
+	})
+}
+
 // An etcd of before: the union of what it has and what is known is written, and nobody
 // is deleted meanwhile.
 func TestJournalRestored(t *testing.T) {

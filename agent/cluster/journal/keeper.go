@@ -43,8 +43,6 @@ type Graph interface {
 	// CaughtUp waits until each type has caught up, and returns those that may hide dependents, with
 	// the reason.
 	CaughtUp(ctx context.Context) (holders map[string]error, err error)
-	// Recorded receives the result of a Record.
-	Recorded(a gc.Action, r gc.Result)
 }
 
 // Options configure a [Keeper].
@@ -73,7 +71,7 @@ type Keeper struct {
 	journal *Journal
 	name    string // namespace/name, for messages
 	wake    chan struct{}
-	grew    chan struct{} // the journal was written
+	grew    chan struct{} // the collector may have more entries
 
 	mu      sync.Mutex
 	pending []gc.Action // Record and Withdraw, in order
@@ -173,7 +171,7 @@ func (k *Keeper) Run(ctx context.Context, fenced context.CancelCauseFunc) {
 		if !k.ready(k.gate.OwnersObserved()) {
 			err := k.take(ctx)
 			if k.setProblem(err); err != nil {
-				k.refuse(err)
+				k.refuse(ctx, err)
 				wait.Sleep(ctx, backoff.Next())
 				continue
 			}
@@ -190,6 +188,12 @@ func (k *Keeper) Run(ctx context.Context, fenced context.CancelCauseFunc) {
 			fenced(election.ErrLost)
 			return
 		}
+		if err != nil {
+			k.Notify() // what a sweep dropped is written again
+			wait.Sleep(ctx, backoff.Next())
+			continue
+		}
+		backoff.Reset()
 		wait.Sleep(ctx, minWriteInterval)
 	}
 }
@@ -228,10 +232,12 @@ func (k *Keeper) take(ctx context.Context) (err error) {
 	// If there is no journal, and none can be kept, ebb has never orphaned an owner: then only
 	// orphaning waits.
 	known := err == nil || found.Absent && errors.Is(err, ErrRefused)
-	return errors.Join(err, k.graph.Do(ctx, func(now time.Time, c *cascade.Collector) {
+	err = errors.Join(err, k.graph.Do(ctx, func(now time.Time, c *cascade.Collector) {
 		c.Recall(now, entries)
 		k.gate.SetJournal(known || observes, known && !observes)
 	}))
+	k.notifySweeper()
+	return err
 }
 
 // write stores what is pending, and answers the records.
@@ -239,12 +245,13 @@ func (k *Keeper) write(ctx context.Context) error {
 	actions, forget := k.takePending()
 	begun := time.Now()
 	var admitted []gc.Action
+	var refused []answer
 	add := map[string]time.Time{}
 	for _, a := range actions {
 		switch why, _ := k.gate.Admit(begun, a); {
 		case why != "":
 			k.gate.Report(a, why, metadata.Outcome{}, begun)
-			k.answer(a, resultOfRefusal(why), nil)
+			refused = append(refused, answer{a, resultOfRefusal(why)})
 		case a.Verb == gc.Withdraw:
 			k.gate.Finish(breaker.Grant{}, gc.Done)
 			delete(add, a.Object.UID)
@@ -254,12 +261,13 @@ func (k *Keeper) write(ctx context.Context) error {
 			admitted = append(admitted, a)
 		}
 	}
+	k.answer(ctx, refused)
 	if k.gate.OwnersObserved() && len(admitted) == 0 || len(add) == 0 && len(forget) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	writing, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	err := k.journal.Write(ctx, add, forget)
+	err := k.journal.Write(writing, add, forget)
 	k.metrics.wrote(k.journal.Len(), err)
 	k.setProblem(err)
 	outcome := metadata.Outcome{Result: gc.Done, Took: time.Since(begun)}
@@ -267,35 +275,55 @@ func (k *Keeper) write(ctx context.Context) error {
 		outcome.Result, outcome.Err = gc.Failed, err
 		k.forgetLater(forget)
 	}
+	var answers []answer
 	for _, a := range admitted {
 		k.gate.Finish(breaker.Grant{}, outcome.Result)
 		k.gate.Report(a, outcome.Result.String(), outcome, begun)
-		k.answer(a, outcome.Result, err)
+		answers = append(answers, answer{a, outcome.Result})
+		k.explain(a, err)
 	}
+	k.answer(ctx, answers)
 	k.notifySweeper()
 	return err
 }
 
 // refuse answers all pending records with a failure.
-func (k *Keeper) refuse(err error) {
+func (k *Keeper) refuse(ctx context.Context, err error) {
 	actions, _ := k.takePending()
+	var answers []answer
 	for _, a := range actions {
-		k.answer(a, gc.Failed, err)
+		answers = append(answers, answer{a, gc.Failed})
+		k.explain(a, err)
 	}
+	k.answer(ctx, answers)
 }
 
-// answer returns the result of a Record to the collector. If the journal cannot be written, it also
-// creates an event on the owner: its orphaning waits.
-func (k *Keeper) answer(a gc.Action, r gc.Result, err error) {
-	if a.Verb != gc.Record {
+// answer is how an action went.
+type answer struct {
+	action gc.Action
+	result gc.Result
+}
+
+// answer returns results of Records to the collector. Afterwards its entries are those that are
+// stored, also if ctx has ended: only the end of the loop does without.
+func (k *Keeper) answer(ctx context.Context, answers []answer) {
+	_ = k.graph.Do(context.WithoutCancel(ctx), func(now time.Time, c *cascade.Collector) {
+		for _, a := range answers {
+			if a.action.Verb == gc.Record {
+				c.Finished(now, a.action.ID, a.result)
+			}
+		}
+	})
+}
+
+// explain creates an event on an owner whose orphaning waits, because of err; nil: it does not.
+func (k *Keeper) explain(a gc.Action, err error) {
+	if err == nil || a.Verb != gc.Record || k.held[a.Object.UID] || len(k.held) >= maxHeldNamed {
 		return
 	}
-	if err != nil && !k.held[a.Object.UID] && len(k.held) < maxHeldNamed {
-		k.held[a.Object.UID] = true
-		k.warn(a.Object, events.Held, fmt.Sprintf(
-			"its dependents would not be safe: the journal of orphaned owners %s cannot be written: %.300s", k.name, err))
-	}
-	k.graph.Recorded(a, r)
+	k.held[a.Object.UID] = true
+	k.warn(a.Object, events.Held, fmt.Sprintf(
+		"its dependents would not be safe: the journal of orphaned owners %s cannot be written: %.300s", k.name, err))
 }
 
 // setProblem notes why owners cannot be orphaned at present, and logs a change.

@@ -60,7 +60,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// notifySweeper notifies runSweeps that the journal was written.
+// notifySweeper notifies runSweeps that the collector may have more entries.
 func (k *Keeper) notifySweeper() {
 	select {
 	case k.grew <- struct{}{}:
