@@ -292,31 +292,38 @@ func syncFS(point string) error {
 	return unix.Syncfs(int(dir.Fd()))
 }
 
-// On btrfs, what was removed counts without writing what is dirty; if that is asked for, it counts, too.
+// On btrfs, what was removed counts without writing what is dirty; if that is asked for, it counts, too. The kernel, or
+// any sync, can write what is dirty at any time, so it is enough if one of five rounds shows that.
 func TestSettleCommitsWithoutWriting(t *testing.T) {
 	point := loopFS(t, "btrfs")
 	const size = 64 << 20
-	old := filepath.Join(point, "old")
-	if err := errors.Join(allocate(old, size), syncFS(point)); err != nil {
-		t.Fatal(err)
+	var gain, taken int64
+	for range 5 {
+		old, dirty := filepath.Join(point, "old"), filepath.Join(point, "dirty")
+		if err := errors.Join(allocate(old, size), syncFS(point)); err != nil {
+			t.Fatal(err)
+		}
+		before, err1 := settle(t, point, never)
+		err2 := os.WriteFile(dirty, bytes.Repeat([]byte("dirty"), size/5), 0o600)
+		if err := errors.Join(err1, err2, os.Remove(old)); err != nil {
+			t.Fatal(err)
+		}
+		removed, err1 := settle(t, point, nil)
+		seen := false
+		_, err2 = settle(t, point, func(image.Disk) bool { seen = true; return true })
+		written, err3 := settle(t, point, never)
+		if err := errors.Join(err1, err2, err3); err != nil || !seen {
+			t.Fatalf("the reading before anything is written was asked about: %v; %v", seen, err)
+		}
+		gain, taken = int64(removed.AvailableBytes)-int64(before.AvailableBytes), int64(removed.AvailableBytes)-int64(written.AvailableBytes)
+		if gain >= size*9/10 && taken >= size*9/10 {
+			return
+		}
+		if err := os.Remove(dirty); err != nil {
+			t.Fatal(err)
+		}
 	}
-	before, err1 := settle(t, point, never)
-	err2 := os.WriteFile(filepath.Join(point, "dirty"), bytes.Repeat([]byte("dirty"), size/5), 0o600)
-	if err := errors.Join(err1, err2, os.Remove(old)); err != nil {
-		t.Fatal(err)
-	}
-	removed, err := settle(t, point, nil)
-	if gain := int64(removed.AvailableBytes) - int64(before.AvailableBytes); err != nil || gain < size*9/10 {
-		t.Errorf("after the removal %d bytes are free of %d, %v", gain, size, err)
-	}
-	seen := false
-	if _, err := settle(t, point, func(image.Disk) bool { seen = true; return true }); err != nil || !seen {
-		t.Errorf("the reading before anything is written was not asked about: %v", err)
-	}
-	written, err := settle(t, point, never)
-	if taken := int64(removed.AvailableBytes) - int64(written.AvailableBytes); err != nil || taken < size*9/10 {
-		t.Errorf("%d bytes were written, and %d count, %v", size, taken, err)
-	}
+	t.Errorf("after a removal of %d bytes, %d are free; of as many that were written, %d count", size, gain, taken)
 }
 
 // The syncfs goroutine must not outlive the call for long, nor block the
