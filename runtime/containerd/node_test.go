@@ -372,17 +372,24 @@ func TestLearnt(t *testing.T) {
 	})
 }
 
+// behindRelay starts a node with an image, and connects to it through a relay.
+func behindRelay(t *testing.T) (h *realNode, r *containerd.Runtime, relay *socketrelay.Relay, image string) {
+	t.Helper()
+	h = &realNode{startNode(t, node.Debian), map[string]*node.Container{}, map[string]*node.Pod{}}
+	image = h.Import(t, node.CRINamespace, Image{Name: "relay.test/a:1", Layers: []Layer{{Seed: "relay", Bytes: 1 << 20}}})
+	relay, err := socketrelay.Start(filepath.Join(t.TempDir(), "s"), h.Socket())
+	must(t, "relay", err)
+	t.Cleanup(func() { must(t, "close the relay", relay.Close()) })
+	r, err = containerd.Connect(t.Context(), relay.Addr(), slog.New(slog.DiscardHandler))
+	must(t, "connect", err)
+	t.Cleanup(func() { must(t, "close", r.Close()) })
+	return h, r, relay, image
+}
+
 // A runtime that answers no more does not keep its caller: all names of a group have one bound, which is the
 // caller's.
 func TestRestoreEndsWithItsCaller(t *testing.T) {
-	h := &realNode{startNode(t, node.Debian), map[string]*node.Container{}, map[string]*node.Pod{}}
-	id := h.Import(t, node.CRINamespace, Image{Name: "restore.test/a:1", Layers: []Layer{{Seed: "restore", Bytes: 1 << 20}}})
-	relay, err := socketrelay.Start(filepath.Join(t.TempDir(), "s"), h.Socket())
-	must(t, "relay", err)
-	defer func() { must(t, "close the relay", relay.Close()) }()
-	r, err := containerd.Connect(t.Context(), relay.Addr(), slog.New(slog.DiscardHandler))
-	must(t, "connect", err)
-	defer func() { must(t, "close", r.Close()) }()
+	h, r, relay, id := behindRelay(t)
 	w, err := r.Withdraw(t.Context(), find(t, r, id))
 	must(t, "withdraw", err)
 
@@ -430,14 +437,7 @@ func TestNameMovesWhileItIsTaken(t *testing.T) {
 
 // A withdrawal that fails has restored the names, or says that Mend must.
 func TestWithdrawalFails(t *testing.T) {
-	h := &realNode{startNode(t, node.Debian), map[string]*node.Container{}, map[string]*node.Pod{}}
-	id := h.Import(t, node.CRINamespace, Image{Name: "fails.test/a:1", Layers: []Layer{{Seed: "fails", Bytes: 1 << 20}}})
-	relay, err := socketrelay.Start(filepath.Join(t.TempDir(), "s"), h.Socket())
-	must(t, "relay", err)
-	defer func() { must(t, "close the relay", relay.Close()) }()
-	r, err := containerd.Connect(t.Context(), relay.Addr(), slog.New(slog.DiscardHandler))
-	must(t, "connect", err)
-	defer func() { must(t, "close", r.Close()) }()
+	h, r, relay, id := behindRelay(t)
 	for _, c := range []struct {
 		freeze func()
 		want   error
