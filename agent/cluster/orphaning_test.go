@@ -235,6 +235,124 @@ func TestJournalSweptWhileItCannotBeWritten(t *testing.T) {
 	})
 }
 
+// It is not lost either if ebb only observes meanwhile.
+func TestJournalSweptThenObserved(t *testing.T) {
+	inBubble(t, nil, nil, func(b *fixture) {
+		b.api.remove(b.api.put(set("s")), gc.Orphan)
+		b.after(time.Hour)
+		b.journalFails(errEtcd)
+		b.after(26 * time.Hour)
+		b.configure(func(c *config.Config) { c.Mode = config.Observe })
+		b.after(time.Minute)
+		b.journalFails(nil)
+		b.after(time.Minute)
+		b.want("stored while observing", b.stored(), 1)
+		b.configure(func(c *config.Config) { c.Mode = config.Enforce })
+		b.after(time.Minute)
+		b.want("stored", b.stored(), 0)
+	})
+}
+
+// The time of an entry may be wrong: it came from another clock, or a person wrote it. It holds no
+// other entry.
+func TestJournalOfTheFutureSwept(t *testing.T) {
+	inBubble(t, nil, func(f *fake) {
+		if _, err := f.kept.Put(t.Context(), journal.Segment{Name: config.Default().LeaderElection.JournalName(), Token: "another",
+			Entries: map[string]time.Time{"ahead": time.Now().Add(365 * 24 * time.Hour)}}); err != nil {
+			t.Fatal(err)
+		}
+	}, func(b *fixture) {
+		b.api.remove(b.api.put(set("s")), gc.Orphan)
+		b.after(27 * time.Hour)
+		b.want("stored", b.stored(), 0)
+	})
+}
+
+// Orphaning that nobody wants any more holds no alert.
+func TestOrphaningHeldEnds(t *testing.T) {
+	inBubble(t, nil, nil, func(b *fixture) {
+		b.journalFails(errEtcd)
+		owner := b.api.put(set("s"))
+		b.api.remove(owner, gc.Orphan)
+		b.after(time.Minute)
+		b.metric("orphaning_held", 1)
+		b.api.remove(owner, gc.Background)
+		b.journalFails(nil)
+		b.after(time.Minute)
+		b.want("owner is there", b.api.get(owner) != nil, false)
+		b.metric("orphaning_held", 0)
+		before := b.puts()
+		b.after(time.Hour)
+		b.want("writes afterwards", b.puts()-before, 0)
+	})
+}
+
+// A removal that waits does not meet the journal of a restored etcd, which another process wrote.
+func TestJournalSweptThenRestored(t *testing.T) {
+	var before *fixture
+	inBubble(t, nil, nil, func(b *fixture) {
+		before = b
+		b.api.remove(b.api.put(set("s")), gc.Orphan)
+		b.after(time.Second)
+	})
+	var restore func()
+	inBubble(t, nil, func(f *fake) { f.kept, restore = before.kept, before.kept.Backup() }, func(b *fixture) {
+		b.after(time.Hour)
+		b.api.remove(b.api.put(set("t")), gc.Orphan)
+		b.after(time.Hour)
+		b.journalFails(errEtcd)
+		b.after(26 * time.Hour)
+		restore()
+		unlock := b.api.lock()
+		b.api.back++
+		b.api.changed.Broadcast()
+		unlock()
+		b.after(time.Minute)
+		b.journalFails(nil)
+		b.after(time.Minute)
+		select {
+		case <-b.done:
+			t.Errorf("ended with %v", b.err)
+		default:
+		}
+	})
+}
+
+// A take-over that was under way when etcd was restored proves nothing about the journal that is there
+// now: nothing is sent before that one is taken over.
+func TestRestoredDuringTakeOver(t *testing.T) {
+	writes := 0
+	inBubble(t, nil, func(f *fake) {
+		f.kept.Fail = func(journal.Segment) (bool, error) {
+			switch writes++; writes {
+			case 1:
+				time.Sleep(10 * time.Second)
+				return true, nil
+			case 2:
+				time.Sleep(2 * time.Minute)
+			}
+			return false, errEtcd
+		}
+	}, func(b *fixture) {
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 3)
+		b.after(5 * time.Second)
+		unlock := b.api.lock()
+		b.api.back++
+		b.api.changed.Broadcast()
+		unlock()
+		b.after(10 * time.Second)
+		b.api.remove(owner, gc.Background)
+		b.after(time.Minute)
+		b.want("pods left", b.left(pods), 3)
+		b.want("take-overs", writes, 2)
+		b.after(2 * time.Minute)
+		b.journalFails(nil)
+		b.after(time.Minute)
+		b.want("pods left once it is taken over", b.left(pods), 0)
+	})
+}
+
 // An etcd of before: the union of what it has and what is known is written, and nobody
 // is deleted meanwhile.
 func TestJournalRestored(t *testing.T) {

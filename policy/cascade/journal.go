@@ -90,12 +90,16 @@ func (c *Collector) entry(i index) *orphaned {
 func (c *Collector) Journal() []Entry { return c.journal.entries() }
 
 // Recall adds the entries of a durable journal. It must be called before the first
-// [Collector.Ready], and again if a restored journal has more entries.
+// [Collector.Ready], and again if a restored journal has more entries. An entry of the future
+// counts as recorded now.
 func (c *Collector) Recall(now time.Time, entries []Entry) {
 	c.now = now
 	for _, e := range entries {
 		if c.journal.of(e.UID) != nil {
 			continue
+		}
+		if e.Recorded.After(now) {
+			e.Recorded = now
 		}
 		c.journal.put(e.UID, &orphaned{recorded: e.Recorded, asked: true})
 		for s := c.chain(e.UID); s != 0; s = c.at(s).same {

@@ -80,6 +80,7 @@ type Keeper struct {
 
 	// Owned by the goroutine of Run.
 	read, owned bool            // the journal, by this process, since it began or etcd was restored
+	retry       bool            // the last attempt failed, and the next may not
 	held        map[string]bool // UIDs of owners that have got an event, because they wait
 
 	problem atomic.Pointer[string] // why the journal cannot be written; nil or empty: it can be
@@ -168,33 +169,31 @@ func (k *Keeper) Run(ctx context.Context, fenced context.CancelCauseFunc) {
 	sweeps.Go(func() { k.runSweeps(ctx) })
 	backoff := wait.Backoff{Min: retryMin, Max: retryMax}
 	for ctx.Err() == nil {
+		var err error
 		if !k.ready(k.gate.OwnersObserved()) {
-			err := k.take(ctx)
-			if k.setProblem(err); err != nil {
+			if err = k.take(ctx); err != nil {
 				k.refuse(ctx, err)
-				wait.Sleep(ctx, backoff.Next())
-				continue
 			}
-			backoff.Reset()
+			k.setProblem(err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-k.wake:
+		if err == nil {
+			err = k.write(ctx)
 		}
-		err := k.write(ctx)
 		if errors.Is(err, ErrFenced) {
 			k.log.Error("exiting: another process writes the journal of orphaned owners", "reason", "fenced", "journal", k.name)
 			fenced(election.ErrLost)
 			return
 		}
-		if err != nil {
-			k.Notify() // what a sweep dropped is written again
+		if k.retry = err != nil && !errors.Is(err, ErrFull); k.retry {
 			wait.Sleep(ctx, backoff.Next())
 			continue
 		}
 		backoff.Reset()
 		wait.Sleep(ctx, minWriteInterval)
+		select {
+		case <-ctx.Done():
+		case <-k.wake:
+		}
 	}
 }
 
@@ -234,13 +233,18 @@ func (k *Keeper) take(ctx context.Context) (err error) {
 	known := err == nil || found.Absent && errors.Is(err, ErrRefused)
 	err = errors.Join(err, k.graph.Do(ctx, func(now time.Time, c *cascade.Collector) {
 		c.Recall(now, entries)
-		k.gate.SetJournal(known || observes, known && !observes)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if !k.stale { // etcd was restored meanwhile: another journal is there now
+			k.gate.SetJournal(known || observes, known && !observes)
+		}
 	}))
 	k.notifySweeper()
 	return err
 }
 
-// write stores what is pending, and answers the records.
+// write stores what is pending, and answers the records. After a failure it writes although nothing
+// is pending any more, to find out whether the journal can be written.
 func (k *Keeper) write(ctx context.Context) error {
 	actions, forget := k.takePending()
 	begun := time.Now()
@@ -262,7 +266,11 @@ func (k *Keeper) write(ctx context.Context) error {
 		}
 	}
 	k.answer(ctx, refused)
-	if k.gate.OwnersObserved() && len(admitted) == 0 || len(add) == 0 && len(forget) == 0 {
+	if k.gate.OwnersObserved() && len(admitted) == 0 {
+		k.forgetLater(forget)
+		return nil
+	}
+	if len(add) == 0 && len(forget) == 0 && !k.retry {
 		return nil
 	}
 	writing, cancel := context.WithTimeout(ctx, writeTimeout)
