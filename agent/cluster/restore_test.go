@@ -71,6 +71,7 @@ func TestAfterRestore(t *testing.T) {
 // TestRestoreThatNobodyKnows: where nothing can be kept, each start waits for a person.
 func TestRestoreThatNobodyKnows(t *testing.T) {
 	withMemory(t, &memory{err: election.ErrNoLease}, func(b *fixture) {
+		b.after(time.Minute) // a refusal may pass
 		b.want("held", b.c.gate.Held("nodes"), true)
 		b.want("paused", strings.Contains(b.c.gate.Status(), "paused"), false)
 		b.want("said", strings.Contains(b.c.gate.Status(), "confirm-restore"), true)

@@ -79,10 +79,35 @@ func TestNoMemory(t *testing.T) {
 		owner := b.api.put(set("o"))
 		pods := b.pods(owner, 2)
 		b.api.remove(owner, gc.Background)
-		b.after(time.Second)
+		b.after(time.Minute)
 		b.want("left", b.left(pods), 0)
 		b.want("logged", b.logged("will be lost on restart"), 1)
 	})
+}
+
+// A refusal that passes, such as one of an API server that has not read its roles yet, neither forgets what
+// the previous leader has left, nor overwrites it.
+func TestNoMemoryAtFirst(t *testing.T) {
+	for _, wait := range []time.Duration{time.Second, time.Hour} {
+		t.Run(wait.String(), func(t *testing.T) {
+			m := &memory{err: fmt.Errorf("%w", election.ErrNoLease), kept: election.State{Halted: "paused breaker-open"}}
+			withMemory(t, m, func(b *fixture) {
+				owner := b.api.put(set("o"))
+				b.pods(owner, 2)
+				b.api.remove(owner, gc.Background)
+				b.after(wait)
+				m.set(nil)
+				b.after(time.Minute)
+				if wait == time.Second {
+					b.want("sent", len(b.api.sent), 0)
+				}
+				if err := b.c.gate.Save(b.t.Context()); wait == time.Hour && !errors.Is(err, election.ErrNoLease) {
+					t.Errorf("saved what replaces a state that was not read: %v", err)
+				}
+			})
+			m.want(t, "at the end", "paused breaker-open")
+		})
+	}
 }
 
 // A pause and an open circuit breaker are written down, later if need be, and taken away again.

@@ -23,6 +23,9 @@ const (
 	saveTimeout                = 5 * time.Second
 	// finalSaveTimeout bounds the last save, for which the release of the Lease waits.
 	finalSaveTimeout = 2 * time.Second
+	// noLeaseAfter is for how long a refusal counts as passing: an API server that has just started
+	// refuses until it has read its roles.
+	noLeaseAfter = 30 * time.Second
 	// saveDelay is how long after deletions their number is saved, unless a save is due sooner.
 	// That save gives back what was reserved ahead.
 	saveDelay = 5 * time.Second
@@ -38,8 +41,9 @@ type saver struct {
 	store StateStore    // nil: nothing is saved
 	wake  chan struct{} // something has changed
 
-	mu    sync.Mutex // held during a request
-	saved string     // the halts, as last saved
+	mu     sync.Mutex // held during a request
+	saved  string     // the halts, as last saved
+	unread bool       // the state of the last leader was refused, so it is never overwritten
 }
 
 // haltState returns what holds the gate, in the form in which it is saved. The caller holds the
@@ -106,6 +110,9 @@ func (g *Gate) loaded() {
 // startWithoutState lets the gate work without saving anything. It is not known then whether etcd
 // was restored before this process began, so a person has to confirm the state.
 func (g *Gate) startWithoutState() {
+	g.saver.mu.Lock()
+	defer g.saver.mu.Unlock()
+	g.saver.unread = true
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.loading, g.unconfirmed = false, true
@@ -161,9 +168,9 @@ func (g *Gate) Run(ctx context.Context, changed func(context.Context)) {
 }
 
 // restore reads the state of the last leader and saves a new one. It retries until it succeeds, ctx
-// ends, or there is no Lease to keep state in: then it returns [election.ErrNoLease].
+// ends, or there is certainly no Lease to keep state in: then it returns [election.ErrNoLease].
 func (g *Gate) restore(ctx context.Context) error {
-	read := false
+	read, begun := false, time.Now()
 	for backoff := (wait.Backoff{Min: saveRetryMin, Max: saveRetryMax}); ; {
 		var err error
 		if !read {
@@ -180,7 +187,7 @@ func (g *Gate) restore(ctx context.Context) error {
 			g.loaded()
 			return nil
 		}
-		if errors.Is(err, election.ErrNoLease) {
+		if errors.Is(err, election.ErrNoLease) && time.Since(begun) >= noLeaseAfter {
 			return err
 		}
 		if backoff.First() && ctx.Err() == nil {
@@ -242,13 +249,17 @@ func (g *Gate) SaveFinal(ctx context.Context) {
 }
 
 // write saves the state of the gate. If last is set, it reserves no deletions. It returns
-// [election.ErrLost] if the Lease is not held.
+// [election.ErrLost] if the Lease is not held, and [election.ErrNoLease] if the state of the last leader
+// was not read.
 func (g *Gate) write(ctx context.Context, last bool) error {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	k := &g.saver
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.unread {
+		return election.ErrNoLease
+	}
 	g.mu.Lock()
 	if g.leaseHeld != nil && !g.leaseHeld() {
 		g.mu.Unlock()
