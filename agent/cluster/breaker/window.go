@@ -5,13 +5,15 @@ import "time"
 // windowSlices is the number of slices of a window.
 const windowSlices = 64
 
-// window counts deletions within a time that slides by 1/64 of itself.
+// window counts deletions within a time that slides by 1/64 of itself. It measures time from one input
+// to the next, so a clock that was set back does not stop it.
 type window struct {
 	most   int // 0: no limit
 	width  time.Duration
 	counts [windowSlices]int
 	sum    int
-	last   int64 // the slice of the last deletion, counted from the epoch
+	last   int64     // the slice of the last input, counted up from windowSlices
+	at     time.Time // when that slice began; zero: no input yet
 }
 
 func (w *window) set(most int, size time.Duration) {
@@ -20,12 +22,11 @@ func (w *window) set(most int, size time.Duration) {
 	if width == w.width {
 		return
 	}
-	last := time.Unix(0, w.last*int64(w.width)) // start of the last slice; its deletions still count
-	old := w.snapshot(last)
+	old := w.snapshot(w.at) // the deletions of the last slice still count
 	w.reset()
-	w.width, w.last = width, last.UnixNano()/int64(width)
+	w.width = width
 	for _, c := range old {
-		w.add(last, last.Add(-time.Duration(c[0])*time.Millisecond), int(c[1]))
+		w.add(w.at, w.at.Add(-time.Duration(c[0])*time.Millisecond), int(c[1]))
 	}
 }
 
@@ -33,16 +34,23 @@ func (w *window) reset() { w.counts, w.sum = [windowSlices]int{}, 0 }
 
 // slide moves the window to now.
 func (w *window) slide(now time.Time) {
-	at := now.UnixNano() / int64(w.width)
-	if at-w.last >= windowSlices {
+	if w.at.IsZero() {
+		w.at, w.last = now, windowSlices
+	}
+	if now.Before(w.at) {
+		w.at = now
+	}
+	passed := int64(now.Sub(w.at) / w.width)
+	w.at = w.at.Add(time.Duration(passed) * w.width)
+	if passed >= windowSlices {
 		w.reset()
 	} else {
-		for s := w.last + 1; s <= at; s++ {
+		for s := w.last + 1; s <= w.last+passed; s++ {
 			w.sum -= w.counts[s%windowSlices]
 			w.counts[s%windowSlices] = 0
 		}
 	}
-	w.last = max(w.last, at)
+	w.last += passed
 }
 
 // left returns how many more deletions the limit allows.
@@ -73,13 +81,13 @@ func (w *window) release(slice int64) {
 // snapshot returns the slices that have deletions: how many milliseconds ago the middle of the
 // slice was, and the number of deletions.
 func (w *window) snapshot(now time.Time) (list [][2]int64) {
-	if w.width == 0 {
+	if w.at.IsZero() {
 		return nil
 	}
 	w.slide(now)
-	for s := max(w.last-windowSlices+1, 0); s <= w.last; s++ {
+	for s := w.last - windowSlices + 1; s <= w.last; s++ {
 		if n := w.counts[s%windowSlices]; n > 0 {
-			middle := time.Unix(0, s*int64(w.width)+int64(w.width)/2)
+			middle := w.at.Add(w.width/2 - time.Duration(w.last-s)*w.width)
 			list = append(list, [2]int64{max(now.Sub(middle), 0).Milliseconds(), int64(n)})
 		}
 	}
@@ -89,9 +97,12 @@ func (w *window) snapshot(now time.Time) (list [][2]int64) {
 // add counts n deletions at another time, if that time is within the window.
 func (w *window) add(now, at time.Time, n int) {
 	w.slide(now)
-	s := min(at.UnixNano()/int64(w.width), w.last)
-	if w.last-s < windowSlices {
-		w.counts[s%windowSlices] += n
+	ago := int64(0) // slices
+	if at.Before(w.at) {
+		ago = int64((w.at.Sub(at) + w.width - 1) / w.width)
+	}
+	if ago < windowSlices {
+		w.counts[(w.last-ago)%windowSlices] += n
 		w.sum += n
 	}
 }
