@@ -129,7 +129,9 @@ func (c *Collector) Finished(now time.Time, id uint64, r gc.Result) {
 		c.wait(i, c.config.RetryMin) // not the object's failure: the pause does not grow
 	case gc.Deferred: // see Slow and Hold
 	case gc.Withheld:
-		w.withheld, w.withheldFor = w.verb, w.reason
+		if !w.released {
+			w.withheld, w.withheldFor = w.verb, w.reason
+		}
 	case gc.Forbidden:
 		c.retry(i, w, max(c.config.RetryMin, c.config.RetryMax/16))
 	default:

@@ -105,7 +105,7 @@ func (c *Collector) emit(i index, a gc.Action) {
 	}
 	c.lastID++
 	a.ID, w.id = c.lastID, c.lastID
-	w.verb, w.reason, w.seen, w.overtaken, w.due = a.Verb, a.Reason, false, false, time.Time{}
+	w.verb, w.reason, w.seen, w.overtaken, w.released, w.due = a.Verb, a.Reason, false, false, false, time.Time{}
 	if a.ResourceVersion != "" {
 		w.moved, w.tried = a.ResourceVersion != w.tried, a.ResourceVersion
 	}
@@ -122,19 +122,19 @@ func (c *Collector) ask(owner index) {
 	}
 }
 
-// fresh reports whether an owner was read live within Config.FreshFor. From half that age
-// on it requests another read, so that no decision waits for it.
+// fresh reports whether an owner was read live within Config.FreshFor, or that long after now. From
+// half that age on it requests another read, so that no decision waits for it.
 func (c *Collector) fresh(owner index) bool {
 	w := c.work[owner]
 	if w == nil || w.readAt.IsZero() {
 		c.ask(owner)
 		return false
 	}
-	age := c.now.Sub(w.readAt)
+	age := c.now.Sub(w.readAt).Abs()
 	if age > c.config.FreshFor/2 {
 		c.ask(owner)
 	}
-	return age >= 0 && age <= c.config.FreshFor
+	return age <= c.config.FreshFor
 }
 
 // allFresh reports whether all owners of a node that are judged j are fresh. It requests

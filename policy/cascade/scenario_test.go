@@ -39,6 +39,24 @@ func TestScenarios(t *testing.T) {
 	golden.Scenarios(t, 10, func(t *testing.T, text string) string { return newScenario(t).run(text) })
 }
 
+// A caller takes several answers at one moment, and a read may have been sent a little after it.
+func TestReadSentAfterNow(t *testing.T) {
+	sc := newScenario(t)
+	sc.run(`type v1 Pod
+type apps/v1 Set
+synced Pod Set
+see Set a/s uid=s rv=1
+see Pod a/p uid=p rv=2 owner=!Set/s:s
+see Set a/s uid=s rv=5 finalizer=foregroundDeletion terminating
+----
+`)
+	words := strings.Fields("Set a/s uid=s rv=5 finalizer=foregroundDeletion terminating")
+	sc.c.Answered(sc.now, sc.now.Add(time.Millisecond), sc.id(words), gc.Answer{State: gc.Exists, Object: sc.object(words)})
+	if got := sc.c.Ready(sc.now, 10); len(got) != 1 || got[0].Verb != gc.Delete {
+		t.Errorf("got %v, want the deletion of the pod; next: %v", got, sc.c.Next())
+	}
+}
+
 type scenario struct {
 	t      *testing.T
 	c      *Collector

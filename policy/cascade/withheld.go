@@ -12,7 +12,9 @@ func (c *Collector) Release(now time.Time) {
 	c.releaseLanes()
 	clear(c.heldReported)
 	for _, i := range slices.Sorted(maps.Keys(c.work)) { // in an order that the inputs determine
-		if w := c.work[i]; w.withheld != 0 {
+		w := c.work[i]
+		w.released = w.id != 0
+		if w.withheld != 0 {
 			w.withheld = 0
 			c.wake(i)
 		}

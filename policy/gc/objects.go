@@ -76,14 +76,13 @@ func (s *Objects[E]) Whole(kind string) bool {
 	return slices.ContainsFunc(s.types, func(r reading) bool { return r.Kind == kind && r.current && !r.listing })
 }
 
-// reading returns the reading of a type, and its index. It adds a missing one.
+// reading returns the reading of a type, in whatever version, and its index. It adds a missing one.
 func (s *Objects[E]) reading(t Type) (*reading, uint8) {
 	i := s.place(t)
 	if i < 0 {
 		i = len(s.types)
-		s.types = append(s.types, reading{})
+		s.types = append(s.types, reading{Type: t})
 	}
-	s.types[i].Type = t
 	return &s.types[i], uint8(i)
 }
 
@@ -95,6 +94,7 @@ func (s *Objects[E]) place(t Type) int {
 // current, because every action has the object's version as a precondition.
 func (s *Objects[E]) Listing(t Type) {
 	r, _ := s.reading(t)
+	r.Type = t // not an event: that of an old version may come last
 	r.epoch++
 	r.listing = true
 }
@@ -133,6 +133,7 @@ func (s *Objects[E]) Forget(uid string) (e E, known bool) {
 // reports whether the type was not current before.
 func (s *Objects[E]) Synced(t Type, gone func(E)) (news bool) {
 	r, of := s.reading(t)
+	r.Type = t
 	for uid, e := range s.all {
 		if k := e.entry(); k.of == of && k.epoch != r.epoch {
 			delete(s.all, uid)

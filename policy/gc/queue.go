@@ -24,6 +24,7 @@ const (
 	wanted    flags = 1 << iota // an action is due at due
 	withheld                    // the caller withheld the action
 	overtaken                   // it changed while an action was in flight
+	released                    // Release was called while an action was in flight
 )
 
 func (f flags) is(all flags) bool { return f&all == all }
@@ -145,7 +146,7 @@ func (q *Queue[E]) Ready(now time.Time, most int, ask func(E) (Action, bool)) []
 	for len(out) < most && len(q.heap) > 0 && q.heap[0].queued().at() <= nanos(now) && q.pass() {
 		e := q.heap[0]
 		i := e.queued()
-		i.flags.set(wanted|overtaken, false) // wanted unless ask says otherwise
+		i.flags.set(wanted|overtaken|released, false) // wanted unless ask says otherwise
 		a, ok := ask(e)
 		if !ok {
 			q.put(e)
@@ -209,7 +210,7 @@ func (q *Queue[E]) Finished(now time.Time, id uint64, r Result) (e E, ok bool) {
 			break
 		}
 		if r == Withheld {
-			i.flags.set(withheld, true)
+			i.flags.set(withheld, !i.flags.is(released))
 			pause = 0
 			break
 		}
@@ -257,12 +258,15 @@ func (q *Queue[E]) Slow(now, until time.Time, most int) {
 // Hold stops all actions while on is true.
 func (q *Queue[E]) Hold(on bool) { q.lane.held = on }
 
-// Release makes everything due again that was withheld or slowed. all yields every object
+// Release makes everything due again that was withheld or slowed. That includes actions in
+// flight: they may still be withheld, as the caller wanted it before. all yields every object
 // that the caller keeps: withheld objects are not in the queue.
 func (q *Queue[E]) Release(all func(yield func(E) bool)) {
 	q.lane = lane{held: q.lane.held}
 	for e := range all {
-		if i := e.queued(); i.flags.is(withheld) {
+		i := e.queued()
+		i.flags.set(released, i.id != 0)
+		if i.flags.is(withheld) {
 			i.flags.set(withheld, false)
 			i.after = 0
 			q.put(e)

@@ -24,6 +24,7 @@ type model struct {
 	flying     map[uint64]string
 	withheld   map[string]bool
 	overtaken  map[string]bool // changed while its action is on its way
+	released   map[string]bool // Release was called then
 	failures   map[string]int
 }
 
@@ -57,7 +58,7 @@ func TestQueue(t *testing.T) {
 			name := fmt.Sprint(i)
 			things[name] = &thing{name: name}
 		}
-		m := model{map[string]time.Time{}, map[string]time.Time{}, map[uint64]string{}, map[string]bool{}, map[string]bool{}, map[string]int{}}
+		m := model{map[string]time.Time{}, map[string]time.Time{}, map[uint64]string{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]int{}}
 		now := time.Unix(1e9, 0)
 		some := rapid.SampledFrom([]string{"0", "1", "2", "3", "4", "5"})
 		t.Repeat(map[string]func(*rapid.T){
@@ -82,6 +83,18 @@ func TestQueue(t *testing.T) {
 				m.overtaken[name] = slices.Contains(slices.Collect(maps.Values(m.flying)), name)
 				q.Changed(things[name])
 			},
+			"release": func(*rapid.T) {
+				for name := range m.withheld {
+					if m.withheld[name] {
+						delete(m.after, name)
+					}
+				}
+				clear(m.withheld)
+				for _, name := range m.flying {
+					m.released[name] = true
+				}
+				q.Release(maps.Values(things))
+			},
 			"time": func(t *rapid.T) { now = now.Add(time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "passes"))) },
 			"ready": func(t *rapid.T) {
 				want := m.ready(now)
@@ -99,7 +112,7 @@ func TestQueue(t *testing.T) {
 					last = at
 				}
 				for _, a := range got {
-					m.flying[a.ID], m.overtaken[a.Object.Name] = a.Object.Name, false
+					m.flying[a.ID], m.overtaken[a.Object.Name], m.released[a.Object.Name] = a.Object.Name, false, false
 				}
 			},
 			"finished": func(t *rapid.T) {
@@ -119,7 +132,7 @@ func TestQueue(t *testing.T) {
 				case r == gc.Deferred || stale:
 					m.after[name] = now
 				case r == gc.Withheld:
-					m.after[name], m.withheld[name] = now, true
+					m.after[name], m.withheld[name] = now, !m.released[name]
 				default:
 					m.after[name] = now.Add(min(250*time.Millisecond<<m.failures[name], 5*time.Minute))
 					m.failures[name] = min(m.failures[name]+1, 20)
@@ -295,7 +308,7 @@ func TestObjects(t *testing.T) {
 func TestTypeChangesItsVersion(t *testing.T) {
 	type kept struct{ gc.Entry }
 	old, next := gc.Type{APIVersion: "example.com/v1alpha1", Kind: "One", Resource: "ones"}, gc.Type{APIVersion: "example.com/v1", Kind: "One", Resource: "ones"}
-	for _, oldFirst := range []bool{true, false} {
+	for _, ends := range []string{"before", "after", "after another event"} {
 		var s gc.Objects[*kept]
 		gone := ""
 		list := func(of gc.Type, uids ...string) {
@@ -306,11 +319,14 @@ func TestTypeChangesItsVersion(t *testing.T) {
 			s.Synced(of, func(e *kept) { gone += e.UID })
 		}
 		list(old, "a", "b")
-		if oldFirst {
+		if ends == "before" {
 			s.Unreadable(old)
 		}
 		list(next, "a")
-		if !oldFirst {
+		if ends == "after another event" {
+			s.Observe(old, gc.Object{UID: "a", ResourceVersion: "2"}, nil)
+		}
+		if ends != "before" {
 			s.Unreadable(old)
 		}
 		if gone != "b" || !s.Current(s.Get("a")) || !s.Known() || s.Coordinates(s.Get("a")).APIVersion != next.APIVersion {

@@ -126,7 +126,7 @@ func (w *World) finish() {
 			break
 		}
 		if result == gc.Withheld {
-			m.withheld, m.after = true, w.Now
+			m.withheld, m.after = !f.released, w.Now
 			break
 		}
 		pause := 250 * time.Millisecond

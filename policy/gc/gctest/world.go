@@ -85,6 +85,7 @@ type flight struct {
 	sent      time.Time
 	version   string // of that object at that time
 	forgotten bool
+	released  bool // since it was sent
 }
 
 // First returns when an object was first reported to the collector.
@@ -300,5 +301,9 @@ func (w *World) release() {
 		if m.withheld {
 			m.withheld, m.after = false, time.Time{}
 		}
+	}
+	for id, f := range w.flying {
+		f.released = true
+		w.flying[id] = f
 	}
 }
