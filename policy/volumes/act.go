@@ -15,7 +15,7 @@ func (c *Collector) Ready(now time.Time, most int) (list []gc.Action) {
 		next := c.Collection.Ready(now, most-len(list))
 		for _, a := range next {
 			if a.Verb == gc.DeleteVolume {
-				c.calls[a.ID] = call{a.Object.UID, a.Driver}
+				c.calls[a.ID] = call{a.Object.UID, a.ResourceVersion, a.Driver}
 			}
 		}
 		list = append(list, next...)

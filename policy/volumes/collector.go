@@ -38,7 +38,7 @@ type claimed struct {
 }
 
 // call is a DeleteVolume in flight.
-type call struct{ uid, driver string }
+type call struct{ uid, version, driver string }
 
 // rest is the pause of a driver.
 type rest struct {

@@ -172,7 +172,7 @@ func (c *Collector) tried(of call, r gc.Result) {
 		c.planDriver(of.driver)
 	}
 	e := c.Objects().Get(of.uid)
-	if e == nil || e.volume == nil || e.Overtaken() || !slices.Contains([]gc.Result{gc.Failed, gc.Conflict, gc.Forbidden}, r) {
+	if e == nil || e.volume == nil || e.ResourceVersion != of.version || !slices.Contains([]gc.Result{gc.Failed, gc.Conflict, gc.Forbidden}, r) {
 		return
 	}
 	v := e.volume

@@ -357,6 +357,23 @@ func TestRestored(t *testing.T) {
 	}
 }
 
+// TestResultOfAnotherVersion: a deletion that fails says nothing about the volume as it came back.
+func TestResultOfAnotherVersion(t *testing.T) {
+	c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+	to := c.collector(volumes.Config{Serve: []string{one}})
+	list := to.Ready(noon, 1)
+	if len(list) != 1 {
+		t.Fatalf("%+v is due", list)
+	}
+	to.Forget(noon, typeOf("PersistentVolume"), c.object)
+	c.object.ResourceVersion = "8"
+	to.Observe(noon, typeOf("PersistentVolume"), c.object, c.volume)
+	to.Finished(noon, list[0].ID, gc.Failed)
+	if next := to.Ready(noon, 1); len(next) != 1 || next[0].ResourceVersion != "8" {
+		t.Errorf("%+v is due, the next at %v", next, to.Next())
+	}
+}
+
 // TestLeft: what a Node has left goes after the quarantine and a live read, if that is
 // wanted.
 func TestLeft(t *testing.T) {
