@@ -142,13 +142,13 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer abandon()
 	c.lifetime.following, c.lifetime.requests = following, work
 	defer stopFollowing()
-	c.apply(time.Now(), c.gate.Settings()) // they may have changed since New
+	c.loop.leads.Store(true) // from now on Configure waits for the loop
+	c.apply(time.Now(), c.gate.Settings())
 	c.lifetime.group.Go(func() { c.poller.Run(following) })
 	c.lifetime.group.Go(func() { c.events.Run(following) })
 	if c.owners.on {
 		c.lifetime.group.Go(func() { c.journal.Run(following, fenced) })
 	}
-	c.loop.leads.Store(true)
 	c.lifetime.group.Go(func() { c.gate.Run(following, c.wakeLoop) })
 	c.metrics.leader.Set(1)
 	defer c.metrics.leader.Set(0)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -213,6 +214,21 @@ func TestWentBack(t *testing.T) {
 		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
 		b.want("objects", len(b.api.objects), 0)
+	})
+}
+
+// A configuration is applied as a whole, however busy the controller is.
+func TestConfiguredWhileBusy(t *testing.T) {
+	inBubble(t, func(c *config.Config) { c.Mode = config.Observe }, nil, func(b *fixture) {
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 3)
+		b.api.remove(owner, gc.Background)
+		b.after(time.Minute)
+		go func() { _ = b.c.loop.do(b.t.Context(), func(time.Time) { time.Sleep(time.Minute) }) }()
+		synctest.Wait()
+		b.configure(func(c *config.Config) { c.Mode = config.Enforce })
+		b.after(time.Minute)
+		b.want("left", b.left(pods), 0)
 	})
 }
 

@@ -137,11 +137,14 @@ func (c *Controller) Configure(ctx context.Context, next config.Config) error {
 		return errors.New("collectors.owners.mode: a change to or from off needs a restart; the new configuration was rejected")
 	}
 	c.gate.Configure(next) // at once
-	err := c.loop.query(ctx, func(now time.Time) { c.apply(now, next) })
-	if errors.Is(err, errIdle) {
+	if !c.loop.leads.Load() {
 		return nil // Run begins with this configuration
 	}
-	return err
+	// However long the loop takes: the gate has the configuration already.
+	if err := c.loop.do(ctx, func(now time.Time) { c.apply(now, next) }); !errors.Is(err, errIdle) {
+		return err
+	}
+	return nil
 }
 
 // apply applies a configuration to what the loop owns.
