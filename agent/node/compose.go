@@ -135,7 +135,7 @@ func (p *parts) composeImages(o Options, keep image.KeepRules, l *looks) {
 	})
 	p.pods = pods.New(p.registry, pods.Options{
 		Source: o.Pods, Name: o.Config.Pods.Source, Now: p.now, Outside: p.health.outside, Conditions: p.conditions, Back: l.podsKnown,
-		Changed: func() { p.saver.Later(p.now().Add(wantedPause)) }, // a look may save it sooner
+		Changed: l.wantedChanged,
 	})
 	p.composeStats(o, filesystems)
 	p.reclaim = reclaim.New(p.registry, reclaim.Options{

@@ -27,7 +27,7 @@ const (
 )
 
 // eventsBroken is the condition that the runtime's event stream is broken.
-const eventsBroken = "events"
+const eventsBroken = "runtime events"
 
 // runtimeAway is the condition that the runtime has not answered since the start.
 const runtimeAway = "dial"
@@ -50,7 +50,7 @@ func (a *Agent) runtimeEvent(e inventory.Event) {
 	now := a.now()
 	next := a.looks.last.Add(eventSpacing)
 	if a.reclaim.Above() {
-		next = a.looks.forEvents[0].Add(eventBurst * eventSpacing)
+		next = a.looks.afterBurst()
 	}
 	at := a.happened(e, now)
 	a.looks.eventsSince = true
@@ -67,6 +67,7 @@ func (a *Agent) runtimeEvent(e inventory.Event) {
 	case inventory.EventResync:
 		a.metrics.runtimeUp.Set(1)
 		a.conditions.End(eventsBroken, "runtime events are back")
+		a.looks.roots = inventory.Roots{} // it may be another runtime, or have other directories
 		a.lastUse.EventsBack(at)
 		a.workloads.Soon(workloads.LookPause)
 		next = now // the agent is not ready before that look

@@ -156,6 +156,14 @@ func (l *looks) look(ctx context.Context, crossedNS uint64, hurry bool) {
 	l.saver.Save()
 	l.lastUse.Layers().Resolve()
 	l.demanded(l.watermark.Looked(ctx))
+	if len(l.broken) > 0 && l.reclaim.Above() {
+		l.alarms.sooner(alarmRetry, now.Add(retryMost)) // its images may be those that have to go
+	}
+	for _, f := range l.watermark.Filesystems() {
+		if at := f.BelievedUntil(); at.After(now) {
+			l.alarms.sooner(alarmRetry, at)
+		}
+	}
 }
 
 // passes reads, plans and removes again and again, until nothing is left to remove or the run ends.
@@ -264,6 +272,7 @@ func (l *looks) findPlaces(ctx context.Context) error {
 // survey follows the filesystems that moved. It returns false if none did.
 func (l *looks) survey() (moved bool) {
 	if moved = l.watermark.Survey(); moved {
+		l.roots = inventory.Roots{} // the next look asks which of them share a filesystem
 		l.reclaim.Find()
 	}
 	return moved
@@ -331,9 +340,9 @@ func (l *looks) inventory(ctx context.Context) (asked time.Time, inv *inventory.
 }
 
 // keepLatest keeps an inventory for the next look that hurries. It does not while the runtime still has
-// to list a withdrawn image again, because no event reports when the runtime does.
+// to list a withdrawn image again, or to read a snapshotter: no event reports when the runtime does.
 func (l *looks) keepLatest(inv *inventory.Inventory) {
-	if !l.lastUse.AnyAway(missingFrom(inv)) {
+	if len(inv.Broken) == 0 && !l.lastUse.AnyAway(missingFrom(inv)) {
 		l.latest = inv
 	}
 }
@@ -350,6 +359,19 @@ func (l *looks) hearEvents() (eventsSince bool) {
 	l.hear()
 	return l.eventsSince
 }
+
+// wantedChanged is called when pods want other images: they are saved, and on a disk over its threshold
+// another image may go now.
+func (l *looks) wantedChanged() {
+	now := l.now()
+	l.saver.Later(now.Add(wantedPause)) // a look may save it sooner
+	if l.reclaim.Above() {
+		l.alarms.sooner(alarmEvents, clock.Latest(now.Add(eventPause), l.afterBurst()))
+	}
+}
+
+// afterBurst is the earliest time of the next look for events on a disk over its threshold.
+func (l *looks) afterBurst() time.Time { return l.forEvents[0].Add(eventBurst * eventSpacing) }
 
 // podsKnown asks for a look if images stayed only because the pods were not known.
 func (l *looks) podsKnown() {

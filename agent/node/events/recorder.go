@@ -142,6 +142,9 @@ func (r *Recorder) try(ctx context.Context, e kube.NodeEvent) error {
 	return r.Poster.PostEvent(ctx, e)
 }
 
+// unwritable is the condition that Events may not be written.
+const unwritable = "events of the node"
+
 // done counts the result of a post. A missing permission lasts, so it is a condition. The
 // components that need the API server report when it is unreachable.
 func (r *Recorder) done(w waiting, e kube.NodeEvent, err error) {
@@ -151,10 +154,10 @@ func (r *Recorder) done(w waiting, e kube.NodeEvent, err error) {
 		r.queue.sent(w, e, time.Now())
 		r.mu.Unlock()
 		r.count(sent, w.times)
-		r.Conditions.End("events", "Events about this node are written again")
+		r.Conditions.End(unwritable, "Events about this node are written again")
 		return
 	case errors.Is(err, kube.ErrForbidden):
-		r.Conditions.Begin("events", slog.LevelWarn, "cannot write Events about this node; the log has the same facts", "error", err)
+		r.Conditions.Begin(unwritable, slog.LevelWarn, "cannot write Events about this node; the log has the same facts", "error", err)
 	default:
 		r.Log.Debug("event not written", "reason", e.Reason, "error", err)
 	}

@@ -79,9 +79,11 @@ func (s *Layers) Resolve() {
 	unknown := s.untracked()
 	s.o.Metrics.tracked.Set(float64(len(s.tracked.layers)))
 	if len(unknown) == 0 {
-		if s.retry.Len() == 0 && len(s.blind) == 0 {
-			s.o.Conditions.End("resolve", "layers can be resolved again")
+		if s.retry.Len() == 0 {
 			s.o.Conditions.End("track", "the kernel tracks all layers again")
+			if len(s.blind) == 0 {
+				s.o.Conditions.End("resolve", "layers can be resolved again")
+			}
 		}
 		s.settled()
 		return
@@ -222,7 +224,7 @@ func (s *Layers) track(l inventory.Layer, at state.Layer) {
 	if unseen {
 		s.images.someUsedAt(s.clock.Now(), func(of inventory.Layer) bool { return of == l })
 	}
-	s.later(l)
+	s.retryAt = clock.Earliest(s.retryAt, s.later(l))
 	s.o.Conditions.Begin("track", slog.LevelError, "the kernel cannot track a layer; its last use comes from runtime events",
 		"layer", l.ChainID, "error", err)
 }

@@ -86,7 +86,7 @@ func holdReason(was, is *image.Hold) string {
 
 // bookCap records in the history when the hourly cap stops removals, and when it allows them again.
 func (r *Reclaimer) bookCap(reached bool, detail string) {
-	if r.o.Conditions.Holds("capped") == reached {
+	if r.o.Conditions.Holds(capped) == reached {
 		return
 	}
 	e := page.HistoryEntry{Kind: page.KindCap, Rule: "maxRemovalsPerHour", Reason: "the hourly cap is reached", Detail: detail}

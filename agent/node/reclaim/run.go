@@ -174,19 +174,22 @@ func (run *Run) byAgeAlone() int {
 	return removal.ByAge(len(run.pass.inv.Images), run.r.recentRemovals(), run.o.Config.Images.AgeRemovalsPerHourPercent)
 }
 
+// capped is the condition that the hourly cap is reached.
+const capped = "capped"
+
 func (run *Run) allowedAtAll() int {
 	recent := run.r.recentRemovals()
 	hourly := removal.Hourly(run.o.Config.Images.MaxRemovalsPerHour, len(run.pass.inv.Images), recent)
 	free, at := removal.Budget(recent, hourly, run.o.Now())
 	if free > 0 {
 		run.r.bookCap(false, "")
-		run.o.Conditions.End("capped", "removals go on: the hourly cap has room again")
+		run.o.Conditions.End(capped, "removals go on: the hourly cap has room again")
 		return free
 	}
 	run.o.LookAgain(at)
 	run.r.bookCap(true, fmt.Sprintf("%d removals of the last hour count, and %d are allowed (%s); on at %s or later",
 		len(recent), hourly, run.o.Config.Images.MaxRemovalsPerHour, at.Format(time.RFC3339)))
-	run.o.Conditions.Begin("capped", slog.LevelWarn, "removals stop: the hourly cap is reached",
+	run.o.Conditions.Begin(capped, slog.LevelWarn, "removals stop: the hourly cap is reached",
 		"reason", "maxRemovalsPerHour", "cap", hourly, "until", at)
 	return 0
 }
@@ -314,6 +317,9 @@ func (run *Run) End(why error) (next time.Time, err error) {
 	run.say()
 	if why != nil {
 		return time.Time{}, run.outcome.err // there is no plan
+	}
+	if run.o.Conditions.Holds(capped) {
+		run.allowedAtAll() // ends it once there is room, although nothing may have to go
 	}
 	next = run.r.planned()
 	if run.outcome.err == nil {

@@ -165,7 +165,7 @@ func (s *Saver) Done(err error) {
 	}
 }
 
-// Finish writes the last records, and ends Run.
+// Finish writes the last records, and ends Run. A later Save does nothing.
 func (s *Saver) Finish() {
 	if s.saving {
 		s.saving = false
@@ -174,4 +174,5 @@ func (s *Saver) Finish() {
 	s.handOver()
 	close(s.in)
 	<-s.out
+	s.saving = true // for good
 }

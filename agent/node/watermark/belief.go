@@ -26,6 +26,9 @@ type belief struct {
 // Believing reports whether freed space counts that the disk does not show yet.
 func (f *Filesystem) Believing() bool { return !f.believed.until.IsZero() }
 
+// BelievedUntil is when the disk's figure counts again, whatever it shows; zero if it counts now.
+func (f *Filesystem) BelievedUntil() time.Time { return f.believed.until }
+
 // Believed returns the latest reading, with the freed space that it does not show yet.
 func (f *Filesystem) Believed() image.Disk {
 	d, b := f.Disk, &f.believed

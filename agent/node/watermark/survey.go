@@ -105,7 +105,7 @@ func (s *survey) follow() (gone []*Filesystem, moved bool) {
 		d, now := &s.directories[i], places[i]
 		s.noteAbsence(d, now.atErr)
 		switch {
-		case now.at != d.at:
+		case now.at != d.at || now.at == (fs.Identity{}) && d.on != nil:
 			moved, d.at, d.on = true, now.at, nil
 		case d.on != nil:
 			stays[d.on] = true

@@ -79,6 +79,12 @@ func (w *Watcher) Survey() (moved bool) {
 		w.drop(f)
 	}
 	if moved {
+		for _, f := range w.survey.filesystems {
+			if !f.HoldsImages() { // no plan is made for it any more, which would end its hold
+				w.Planned(f, nil)
+				f.backoff = backoff{}
+			}
+		}
 		w.publish()
 	}
 	return moved

@@ -307,6 +307,7 @@ func (w *Workloads) carryOut(rt Runtime) {
 	p := &w.plan
 	if len(p.Steps) == 0 && len(p.logs.RemoveDirectories) == 0 && len(p.logs.RemoveLinks) == 0 {
 		w.gate.Idle()
+		w.Conditions.End("reap", "nothing is left that could not be removed")
 		return
 	}
 	if !w.gate.Opens(p.removes(), w.sayPlan) {
@@ -356,6 +357,7 @@ func (w *Workloads) Reported(r Report) {
 	}
 	for id, err := range r.failed {
 		times, wait := w.gate.Add(id, now)
+		w.sooner(w.Now().Add(wait))
 		w.Log.Warn("could not be removed; continuing with others", "id", id, "reason", "removal failed", "error", err,
 			"attempts", times, "next", wait.String())
 	}
