@@ -287,6 +287,41 @@ func TestOrphaningHeldEnds(t *testing.T) {
 	})
 }
 
+// While ebb observes, nothing is held.
+func TestOrphaningHeldEndsInObserve(t *testing.T) {
+	inBubble(t, nil, nil, func(b *fixture) {
+		b.journalFails(errEtcd)
+		b.api.remove(b.api.put(set("s")), gc.Orphan)
+		b.after(time.Minute)
+		b.metric("orphaning_held", 1)
+		b.configure(func(c *config.Config) { c.Mode = config.Observe })
+		b.after(time.Minute)
+		b.metric("orphaning_held", 0)
+	})
+}
+
+// A take-over counts once the collector has what was found, however long that took.
+func TestTakenOverBesideABusyLoop(t *testing.T) {
+	slow := true
+	inBubble(t, nil, func(f *fake) {
+		f.kept.Fail = func(journal.Segment) (bool, error) {
+			if slow {
+				slow = false
+				time.Sleep(19 * time.Second)
+			}
+			return true, nil
+		}
+	}, func(b *fixture) {
+		owner := b.api.put(set("s"))
+		pods := b.pods(owner, 3)
+		b.api.remove(owner, gc.Background)
+		b.after(17 * time.Second)
+		go func() { _ = b.c.loop.do(b.t.Context(), func(time.Time) { time.Sleep(5 * time.Second) }) }()
+		b.after(time.Minute)
+		b.want("pods left", b.left(pods), 0)
+	})
+}
+
 // A removal that waits does not meet the journal of a restored etcd, which another process wrote.
 func TestJournalSweptThenRestored(t *testing.T) {
 	var before *fixture

@@ -80,7 +80,7 @@ type Keeper struct {
 
 	// Owned by the goroutine of Run.
 	read, owned bool            // the journal, by this process, since it began or etcd was restored
-	retry       bool            // the last attempt failed, and the next may not
+	retry       bool            // the last attempt failed: try again although nothing is pending
 	held        map[string]bool // UIDs of owners that have got an event, because they wait
 
 	problem atomic.Pointer[string] // why the journal cannot be written; nil or empty: it can be
@@ -157,6 +157,7 @@ func (k *Keeper) ready(observes bool) bool {
 	defer k.mu.Unlock()
 	if k.stale {
 		k.stale, k.read, k.owned = false, false, false
+		k.forget = nil // of the journal before: what the restored one has is swept again
 	}
 	return k.owned || observes && k.read
 }
@@ -169,22 +170,13 @@ func (k *Keeper) Run(ctx context.Context, fenced context.CancelCauseFunc) {
 	sweeps.Go(func() { k.runSweeps(ctx) })
 	backoff := wait.Backoff{Min: retryMin, Max: retryMax}
 	for ctx.Err() == nil {
-		var err error
-		if !k.ready(k.gate.OwnersObserved()) {
-			if err = k.take(ctx); err != nil {
-				k.refuse(ctx, err)
-			}
-			k.setProblem(err)
-		}
-		if err == nil {
-			err = k.write(ctx)
-		}
+		err := k.update(ctx)
 		if errors.Is(err, ErrFenced) {
 			k.log.Error("exiting: another process writes the journal of orphaned owners", "reason", "fenced", "journal", k.name)
 			fenced(election.ErrLost)
 			return
 		}
-		if k.retry = err != nil && !errors.Is(err, ErrFull); k.retry {
+		if k.retry = err != nil; k.retry {
 			wait.Sleep(ctx, backoff.Next())
 			continue
 		}
@@ -197,29 +189,28 @@ func (k *Keeper) Run(ctx context.Context, fenced context.CancelCauseFunc) {
 	}
 }
 
+// update takes the journal over if that is due, and writes what is pending. An error means that it has to
+// be tried again.
+func (k *Keeper) update(ctx context.Context) error {
+	for !k.ready(k.gate.OwnersObserved()) { // again if etcd was restored meanwhile
+		err := k.take(ctx)
+		if k.setProblem(err); err != nil {
+			k.refuse(ctx, err)
+			return err
+		}
+	}
+	if err := k.write(ctx); !errors.Is(err, ErrFull) {
+		return err
+	}
+	return nil // room comes with a sweep, which writes
+}
+
 // take takes the journal over and gives its entries to the collector, before anything is sent for it.
 // While owners are observed it only reads the journal; if that fails, the gate does not wait for
 // it.
-func (k *Keeper) take(ctx context.Context) (err error) {
+func (k *Keeper) take(ctx context.Context) error {
 	observes := k.gate.OwnersObserved()
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	var found Taken
-	if observes {
-		found, err = k.journal.Read(ctx)
-		k.read = err == nil
-	} else {
-		known := map[string]time.Time{}
-		if err := k.graph.Do(ctx, func(_ time.Time, c *cascade.Collector) {
-			for _, e := range c.Journal() {
-				known[e.UID] = e.Recorded
-			}
-		}); err != nil {
-			return err
-		}
-		found, err = k.journal.TakeOver(ctx, known)
-		k.owned = err == nil
-	}
+	found, err := k.find(ctx, observes)
 	if len(found.Lost) > 0 {
 		k.log.Error("part of the journal of orphaned owners is lost: late dependents of the owners in it will be deleted",
 			"reason", "somebody deleted it", "parts", strings.Join(found.Lost, ", "))
@@ -235,12 +226,32 @@ func (k *Keeper) take(ctx context.Context) (err error) {
 		c.Recall(now, entries)
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if !k.stale { // etcd was restored meanwhile: another journal is there now
-			k.gate.SetJournal(known || observes, known && !observes)
+		if k.stale {
+			return // etcd was restored meanwhile: another journal is there now
 		}
+		k.read, k.owned = err == nil, err == nil && !observes
+		k.gate.SetJournal(known || observes, known && !observes)
 	}))
 	k.notifySweeper()
 	return err
+}
+
+// find reads the journal or, unless owners are observed, takes it over.
+func (k *Keeper) find(ctx context.Context, observes bool) (Taken, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if observes {
+		return k.journal.Read(ctx)
+	}
+	known := map[string]time.Time{}
+	if err := k.graph.Do(ctx, func(_ time.Time, c *cascade.Collector) {
+		for _, e := range c.Journal() {
+			known[e.UID] = e.Recorded
+		}
+	}); err != nil {
+		return Taken{}, err
+	}
+	return k.journal.TakeOver(ctx, known)
 }
 
 // write stores what is pending, and answers the records. After a failure it writes although nothing
@@ -250,12 +261,16 @@ func (k *Keeper) write(ctx context.Context) error {
 	begun := time.Now()
 	var admitted []gc.Action
 	var refused []answer
+	var later []string
 	add := map[string]time.Time{}
 	for _, a := range actions {
 		switch why, _ := k.gate.Admit(begun, a); {
 		case why != "":
 			k.gate.Report(a, why, metadata.Outcome{}, begun)
 			refused = append(refused, answer{a, resultOfRefusal(why)})
+			if a.Verb == gc.Withdraw {
+				later = append(later, a.Object.UID) // the collector has dropped it
+			}
 		case a.Verb == gc.Withdraw:
 			k.gate.Finish(breaker.Grant{}, gc.Done)
 			delete(add, a.Object.UID)
@@ -266,8 +281,10 @@ func (k *Keeper) write(ctx context.Context) error {
 		}
 	}
 	k.answer(ctx, refused)
+	k.forgetLater(later)
 	if k.gate.OwnersObserved() && len(admitted) == 0 {
 		k.forgetLater(forget)
+		k.setProblem(nil)
 		return nil
 	}
 	if len(add) == 0 && len(forget) == 0 && !k.retry {
@@ -313,7 +330,7 @@ type answer struct {
 }
 
 // answer returns results of Records to the collector. Afterwards its entries are those that are
-// stored, also if ctx has ended: only the end of the loop does without.
+// stored, also if ctx has ended.
 func (k *Keeper) answer(ctx context.Context, answers []answer) {
 	_ = k.graph.Do(context.WithoutCancel(ctx), func(now time.Time, c *cascade.Collector) {
 		for _, a := range answers {
@@ -345,7 +362,7 @@ func (k *Keeper) setProblem(err error) {
 	case problem == k.Problem():
 	case problem == "":
 		clear(k.held)
-		k.log.Info("owners can be orphaned again", "reason", "the journal of orphaned owners can be written", "journal", k.name)
+		k.log.Info("orphaning of owners goes on", "reason", "nothing waits for the journal of orphaned owners", "journal", k.name)
 	case errors.Is(err, ErrRefused):
 		k.log.Error("orphaning of owners waits", "reason", "the journal of orphaned owners cannot be written", "journal", k.name, "error", err,
 			"help", "make the namespace, and allow get, create, update, delete and list on its configmaps")
