@@ -88,17 +88,24 @@ func TestNoMemory(t *testing.T) {
 // A refusal that passes, such as one of an API server that has not read its roles yet, neither forgets what
 // the previous leader has left, nor overwrites it.
 func TestNoMemoryAtFirst(t *testing.T) {
-	for _, wait := range []time.Duration{time.Second, time.Hour} {
+	for _, wait := range []time.Duration{time.Second, time.Minute, time.Hour} {
 		t.Run(wait.String(), func(t *testing.T) {
 			m := &memory{err: fmt.Errorf("%w", election.ErrNoLease), kept: election.State{Halted: "paused breaker-open"}}
+			if wait == time.Minute { // it is away, and refuses only then
+				m.err = errors.New("the API server is away")
+			}
 			withMemory(t, m, func(b *fixture) {
 				owner := b.api.put(set("o"))
 				b.pods(owner, 2)
 				b.api.remove(owner, gc.Background)
 				b.after(wait)
+				if wait == time.Minute {
+					m.set(fmt.Errorf("%w", election.ErrNoLease))
+					b.after(11 * time.Second)
+				}
 				m.set(nil)
 				b.after(time.Minute)
-				if wait == time.Second {
+				if wait < time.Hour {
 					b.want("sent", len(b.api.sent), 0)
 				}
 				if err := b.c.gate.Save(b.t.Context()); wait == time.Hour && !errors.Is(err, election.ErrNoLease) {

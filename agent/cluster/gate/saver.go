@@ -108,11 +108,12 @@ func (g *Gate) loaded() {
 }
 
 // startWithoutState lets the gate work without saving anything. It is not known then whether etcd
-// was restored before this process began, so a person has to confirm the state.
-func (g *Gate) startWithoutState() {
+// was restored before this process began, so a person has to confirm the state. unread is true if
+// the state of the last leader is not known.
+func (g *Gate) startWithoutState(unread bool) {
 	g.saver.mu.Lock()
 	defer g.saver.mu.Unlock()
-	g.saver.unread = true
+	g.saver.unread = unread
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.loading, g.unconfirmed = false, true
@@ -127,10 +128,10 @@ func (g *Gate) Run(ctx context.Context, changed func(context.Context)) {
 	if g.saver.store == nil {
 		return
 	}
-	err := g.restore(ctx)
+	read, err := g.restore(ctx)
 	if errors.Is(err, election.ErrNoLease) {
 		g.log.Warn("a pause, the circuit breaker and its counts will be lost on restart", "reason", err.Error())
-		g.startWithoutState()
+		g.startWithoutState(!read)
 	}
 	changed(ctx)
 	if err != nil {
@@ -168,11 +169,12 @@ func (g *Gate) Run(ctx context.Context, changed func(context.Context)) {
 }
 
 // restore reads the state of the last leader and saves a new one. It retries until it succeeds, ctx
-// ends, or there is certainly no Lease to keep state in: then it returns [election.ErrNoLease].
-func (g *Gate) restore(ctx context.Context) error {
-	read, begun := false, time.Now()
+// ends, or there is certainly no Lease to keep state in: then it returns [election.ErrNoLease]. read
+// is true once the state of the last leader was read.
+func (g *Gate) restore(ctx context.Context) (read bool, err error) {
+	var refused time.Time // since when each answer was a refusal; zero: the last was none
 	for backoff := (wait.Backoff{Min: saveRetryMin, Max: saveRetryMax}); ; {
-		var err error
+		err = nil
 		if !read {
 			var k election.State
 			if k, err = g.saver.read(ctx); err == nil {
@@ -185,16 +187,21 @@ func (g *Gate) restore(ctx context.Context) error {
 		}
 		if err == nil {
 			g.loaded()
-			return nil
+			return true, nil
 		}
-		if errors.Is(err, election.ErrNoLease) && time.Since(begun) >= noLeaseAfter {
-			return err
+		switch now := time.Now(); {
+		case !errors.Is(err, election.ErrNoLease):
+			refused = time.Time{}
+		case refused.IsZero():
+			refused = now
+		case now.Sub(refused) >= noLeaseAfter:
+			return read, err
 		}
 		if backoff.First() && ctx.Err() == nil {
 			g.log.Error("deletions wait until the Lease shows whether the previous leader was paused or had its circuit breaker open", "reason", "the lease cannot be read or written", "error", err)
 		}
 		if !wait.Sleep(ctx, backoff.Next()) {
-			return ctx.Err()
+			return read, ctx.Err()
 		}
 	}
 }
