@@ -2,8 +2,12 @@ package breaker
 
 import "time"
 
-// windowSlices is the number of slices of a window.
-const windowSlices = 64
+const (
+	// windowSlices is the number of slices of a window.
+	windowSlices = 64
+	// late is how far one caller's time may be behind another's. Beyond that the clock was set back.
+	late = time.Second
+)
 
 // window counts deletions within a time that slides by 1/64 of itself. It measures time from one input
 // to the next, so a clock that was set back does not stop it.
@@ -37,10 +41,10 @@ func (w *window) slide(now time.Time) {
 	if w.at.IsZero() {
 		w.at, w.last = now, windowSlices
 	}
-	if now.Before(w.at) {
+	if w.at.Sub(now) > late {
 		w.at = now
 	}
-	passed := int64(now.Sub(w.at) / w.width)
+	passed := max(int64(now.Sub(w.at)/w.width), 0)
 	w.at = w.at.Add(time.Duration(passed) * w.width)
 	if passed >= windowSlices {
 		w.reset()

@@ -41,7 +41,7 @@ func TestWindowAgainstMemory(t *testing.T) {
 			if took && count(size-2*slice) >= most {
 				t.Fatalf("one too many: %d within the window", count(size)+1)
 			}
-			if !took && count(size+4*slice) < most {
+			if !took && count(size+4*slice+late) < most {
 				t.Fatalf("refused after %d", count(size))
 			}
 			if took {
