@@ -140,9 +140,18 @@ func (c *Controller) Configure(ctx context.Context, next config.Config) error {
 	if !c.loop.leads.Load() {
 		return nil // Run begins with this configuration
 	}
-	// However long the loop takes: the gate has the configuration already.
-	if err := c.loop.do(ctx, func(now time.Time) { c.apply(now, next) }); !errors.Is(err, errIdle) {
-		return err
+	// However long the loop takes, as the gate has the configuration already. But the next one, which
+	// may pause, must not wait for that.
+	applied := make(chan struct{})
+	go func() {
+		_ = c.loop.do(context.WithoutCancel(ctx), func(now time.Time) { c.apply(now, c.gate.Settings()) }) // ends with the loop
+		close(applied)
+	}()
+	select {
+	case <-applied:
+	case <-ctx.Done():
+	case <-time.After(answerWait):
+		c.log.Warn("the configuration is applied once the controller is less busy; mode, pause and limits are in force", "reason", "busy")
 	}
 	return nil
 }
