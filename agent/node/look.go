@@ -180,6 +180,9 @@ func (l *looks) passes(ctx context.Context, run *reclaim.Run, plan func(inv *inv
 		if inv != l.shown.inv {
 			l.shown.take(inv) // not before: pages would show it beside the plan of the list before
 		}
+		if !work && atHand && len(inv.Broken) > 0 {
+			continue // a snapshotter that can be read again sends no event
+		}
 		if !work {
 			l.keepLatest(inv)
 			return nil
@@ -340,9 +343,9 @@ func (l *looks) inventory(ctx context.Context) (asked time.Time, inv *inventory.
 }
 
 // keepLatest keeps an inventory for the next look that hurries. It does not while the runtime still has
-// to list a withdrawn image again, or to read a snapshotter: no event reports when the runtime does.
+// to list a withdrawn image again, because no event reports when the runtime does.
 func (l *looks) keepLatest(inv *inventory.Inventory) {
-	if len(inv.Broken) == 0 && !l.lastUse.AnyAway(missingFrom(inv)) {
+	if !l.lastUse.AnyAway(missingFrom(inv)) {
 		l.latest = inv
 	}
 }

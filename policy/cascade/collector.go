@@ -49,7 +49,7 @@ type work struct {
 	moved     bool      // the last action had another version than the one before
 	tried     string    // the version of the last action
 	overtaken bool      // a list ended while the read was in flight
-	released  bool      // the caller wants it, and did perhaps not when it answers
+	released  bool      // Release was called since the action: Withheld may be older
 	disputed  bool      // a live read differed from the stream
 	asRead    string    // version of a live read that agreed with the stream
 	conflicts uint8     // in a row

@@ -122,8 +122,9 @@ func (c *Collector) ask(owner index) {
 	}
 }
 
-// fresh reports whether an owner was read live within Config.FreshFor, or that long after now. From
-// half that age on it requests another read, so that no decision waits for it.
+// fresh reports whether an owner was read live within Config.FreshFor. From half that age on it
+// requests another read, so that no decision waits for it. The read may have been sent a little
+// after now.
 func (c *Collector) fresh(owner index) bool {
 	w := c.work[owner]
 	if w == nil || w.readAt.IsZero() {

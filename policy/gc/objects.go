@@ -94,7 +94,7 @@ func (s *Objects[E]) place(t Type) int {
 // current, because every action has the object's version as a precondition.
 func (s *Objects[E]) Listing(t Type) {
 	r, _ := s.reading(t)
-	r.Type = t // not an event: that of an old version may come last
+	r.Type = t // Observe does not set it: an event of an old version may come last
 	r.epoch++
 	r.listing = true
 }

@@ -258,9 +258,9 @@ func (q *Queue[E]) Slow(now, until time.Time, most int) {
 // Hold stops all actions while on is true.
 func (q *Queue[E]) Hold(on bool) { q.lane.held = on }
 
-// Release makes everything due again that was withheld or slowed. That includes actions in
-// flight: they may still be withheld, as the caller wanted it before. all yields every object
-// that the caller keeps: withheld objects are not in the queue.
+// Release makes everything due again that was withheld or slowed. A Withheld that comes later for
+// an action in flight may be older, so that action is due again, too. all yields every object that
+// the caller keeps: withheld objects are not in the queue.
 func (q *Queue[E]) Release(all func(yield func(E) bool)) {
 	q.lane = lane{held: q.lane.held}
 	for e := range all {

@@ -78,12 +78,12 @@ func (s *Layers) Resolve() {
 	}
 	unknown := s.untracked()
 	s.o.Metrics.tracked.Set(float64(len(s.tracked.layers)))
+	if len(s.tracked.refused) == 0 {
+		s.o.Conditions.End("track", "the kernel tracks all layers again")
+	}
 	if len(unknown) == 0 {
-		if s.retry.Len() == 0 {
-			s.o.Conditions.End("track", "the kernel tracks all layers again")
-			if len(s.blind) == 0 {
-				s.o.Conditions.End("resolve", "layers can be resolved again")
-			}
+		if s.retry.Len() == 0 && len(s.blind) == 0 {
+			s.o.Conditions.End("resolve", "layers can be resolved again")
 		}
 		s.settled()
 		return

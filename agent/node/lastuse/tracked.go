@@ -15,7 +15,7 @@ type tracked struct {
 	probes  Probes
 	log     *slog.Logger
 	layers  map[inventory.Layer]trackedLayer
-	refused map[inventory.Layer]bool // no slot in the kernel: their uses go unseen
+	refused map[inventory.Layer]bool // those that could not be tracked; true: for want of a slot, so their uses go unseen
 }
 
 // trackedLayer is the kernel's key of a layer, and when the layer was made, by the wall clock; zero if

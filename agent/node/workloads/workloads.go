@@ -307,7 +307,7 @@ func (w *Workloads) carryOut(rt Runtime) {
 	p := &w.plan
 	if len(p.Steps) == 0 && len(p.logs.RemoveDirectories) == 0 && len(p.logs.RemoveLinks) == 0 {
 		w.gate.Idle()
-		w.Conditions.End("reap", "nothing is left that could not be removed")
+		w.Conditions.End("reap", "nothing is to be removed now")
 		return
 	}
 	if !w.gate.Opens(p.removes(), w.sayPlan) {
