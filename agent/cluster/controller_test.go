@@ -203,10 +203,7 @@ func TestWentBack(t *testing.T) {
 		b.api.remove(held, gc.Orphan)
 		b.after(time.Second)
 		b.want("held", b.api.get(held) != nil, true)
-		unlock := b.api.lock()
-		b.api.back++
-		b.api.changed.Broadcast()
-		unlock()
+		b.goBack()
 		b.journalFails(nil)
 		b.after(time.Minute)
 		b.metric("etcd_restores_total", 1)

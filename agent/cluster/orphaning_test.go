@@ -202,16 +202,22 @@ func TestJournalSwept(t *testing.T) {
 	})
 }
 
-// What a predecessor recorded goes after a day, although nothing is recorded any more.
-func TestJournalOfAPredecessorSwept(t *testing.T) {
-	var before *fixture
+// journalOfAPredecessor has one owner, which another process has orphaned.
+func journalOfAPredecessor(t *testing.T) (kept *journal.Memory) {
+	t.Helper()
 	inBubble(t, nil, nil, func(b *fixture) {
-		before = b
+		kept = b.kept
 		b.api.remove(b.api.put(set("s")), gc.Orphan)
 		b.after(time.Second)
 		b.want("stored", b.stored(), 1)
 	})
-	inBubble(t, nil, func(f *fake) { f.kept = before.kept }, func(b *fixture) {
+	return kept
+}
+
+// What a predecessor recorded goes after a day, although nothing is recorded any more.
+func TestJournalOfAPredecessorSwept(t *testing.T) {
+	kept := journalOfAPredecessor(t)
+	inBubble(t, nil, func(f *fake) { f.kept = kept }, func(b *fixture) {
 		b.after(27 * time.Hour)
 		b.want("stored a day later", b.stored(), 0)
 	})
@@ -324,24 +330,16 @@ func TestTakenOverBesideABusyLoop(t *testing.T) {
 
 // A removal that waits does not meet the journal of a restored etcd, which another process wrote.
 func TestJournalSweptThenRestored(t *testing.T) {
-	var before *fixture
-	inBubble(t, nil, nil, func(b *fixture) {
-		before = b
-		b.api.remove(b.api.put(set("s")), gc.Orphan)
-		b.after(time.Second)
-	})
-	var restore func()
-	inBubble(t, nil, func(f *fake) { f.kept, restore = before.kept, before.kept.Backup() }, func(b *fixture) {
+	kept := journalOfAPredecessor(t)
+	restore := kept.Backup()
+	inBubble(t, nil, func(f *fake) { f.kept = kept }, func(b *fixture) {
 		b.after(time.Hour)
 		b.api.remove(b.api.put(set("t")), gc.Orphan)
 		b.after(time.Hour)
 		b.journalFails(errEtcd)
 		b.after(26 * time.Hour)
 		restore()
-		unlock := b.api.lock()
-		b.api.back++
-		b.api.changed.Broadcast()
-		unlock()
+		b.goBack()
 		b.after(time.Minute)
 		b.journalFails(nil)
 		b.after(time.Minute)
@@ -372,10 +370,7 @@ func TestRestoredDuringTakeOver(t *testing.T) {
 		owner := b.api.put(set("s"))
 		pods := b.pods(owner, 3)
 		b.after(5 * time.Second)
-		unlock := b.api.lock()
-		b.api.back++
-		b.api.changed.Broadcast()
-		unlock()
+		b.goBack()
 		b.after(10 * time.Second)
 		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
@@ -399,10 +394,7 @@ func TestJournalRestored(t *testing.T) {
 		b.want("stored", b.stored(), 1)
 		restore()
 		b.want("stored in the old etcd", b.stored(), 0)
-		unlock := b.api.lock()
-		b.api.back++
-		b.api.changed.Broadcast()
-		unlock()
+		b.goBack()
 		b.after(time.Minute)
 		b.want("stored again", b.stored(), 1)
 		late := b.pods(owner, 1)[0]

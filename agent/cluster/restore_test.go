@@ -23,13 +23,18 @@ func (b *fixture) passes(name gc.Collector) string {
 	return why
 }
 
-// restore etcd.
+// restore etcd, and wait until that is known.
 func (b *fixture) restore() {
+	b.goBack()
+	b.after(time.Second)
+}
+
+// goBack restores etcd. It waits for nothing.
+func (b *fixture) goBack() {
 	unlock := b.api.lock()
+	defer unlock()
 	b.api.back++
 	b.api.changed.Broadcast()
-	unlock()
-	b.after(time.Second)
 }
 
 // TestAfterRestore: what waits for a person waits until one has confirmed, whatever else

@@ -510,16 +510,21 @@ func TestBlockedRuntimeLosesNothing(t *testing.T) {
 	})
 }
 
+// breakSnapshotterOf has the snapshotter of these images answer no more.
+func (w *world) breakSnapshotterOf(ids []string) {
+	in := map[string]string{}
+	for _, id := range ids {
+		in[id] = "sick"
+	}
+	w.rt.SetFaults(fake.Faults{Broken: map[string]string{"sick": "timeout"}, In: in})
+}
+
 // A snapshotter that cannot be read holds its images only that long: no hold begins without them, and they have
 // their turn afterwards.
 func TestHoldAndABrokenSnapshotter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()
-		in := map[string]string{}
-		for _, id := range ids {
-			in[id] = "sick"
-		}
-		w.rt.SetFaults(fake.Faults{Broken: map[string]string{"sick": "timeout"}, In: in})
+		w.breakSnapshotterOf(ids)
 		w.pass(10 * time.Minute)
 		w.fill(99) // with 20 percent of images
 		w.pass(time.Minute)

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -28,9 +27,7 @@ func TestReadyWithoutEventsOfTheNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.events = forbidden{}
 		w.five()
-		for n := range 5 {
-			w.rt.Run(fake.CRINamespace, fmt.Sprint("c-", n), fmt.Sprint("i", n))
-		}
+		w.run("i0", "i1", "i2", "i3", "i4")
 		w.pass(time.Minute)
 		w.fill(85)
 		w.pass(time.Minute)
@@ -49,11 +46,7 @@ func TestReadyWithoutEventsOfTheNode(t *testing.T) {
 func TestSnapshotterIsReadAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()
-		in := map[string]string{}
-		for _, id := range ids {
-			in[id] = "sick"
-		}
-		w.rt.SetFaults(fake.Faults{Broken: map[string]string{"sick": "timeout"}, In: in})
+		w.breakSnapshotterOf(ids)
 		w.rt.Tag(fake.CRINamespace, "i4", "again")
 		w.pass(time.Minute)
 		w.wantLogged(1, "level=WARN", "cannot read a snapshotter")
@@ -68,11 +61,7 @@ func TestSnapshotterIsReadAgain(t *testing.T) {
 func TestFullBesideABrokenSnapshotter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()
-		in := map[string]string{}
-		for _, id := range ids {
-			in[id] = "sick"
-		}
-		w.rt.SetFaults(fake.Faults{Broken: map[string]string{"sick": "timeout"}, In: in})
+		w.breakSnapshotterOf(ids)
 		w.fill(99)
 		w.pass(time.Minute)
 		w.wantRemoved()
@@ -105,9 +94,7 @@ func TestHoldEndsWithTheMove(t *testing.T) {
 		w.disk.mount(kubeletDir, fakeDev, "ext4", w.rt.Disk)
 		rt := newCounting(w)
 		w.five()
-		for n := range 5 {
-			w.rt.Run(fake.CRINamespace, fmt.Sprint("c-", n), fmt.Sprint("i", n))
-		}
+		w.run("i0", "i1", "i2", "i3", "i4")
 		w.pass(time.Minute)
 		w.fill(95)
 		w.pass(time.Minute)
@@ -231,14 +218,7 @@ func TestTrackEnds(t *testing.T) {
 // A look that failed meanwhile does not hide when the disk's figure counts again.
 func TestBeliefEndsAfterAFailedLook(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.disk.kind = "btrfs"
-		ids := w.five()
-		w.pass(time.Minute)
-		w.disk.mu.Lock()
-		w.disk.stuck = true
-		w.disk.mu.Unlock()
-		w.rt.SetFaults(fake.Faults{Withheld: 1}) // nor does statfs move
-		w.fill(81)
+		ids := w.fillStuck()
 		w.pass(20 * time.Second)
 		w.wantRemoved(ids[0], ids[1])
 		w.rt.SetFaults(fake.Faults{Withheld: 1, Inventory: errors.New("busy")})

@@ -151,9 +151,16 @@ func (w *world) add(name string, size uint64, more ...fake.Layer) string {
 	return w.rt.Import(fake.CRINamespace, fake.Image{Name: name, Layers: append(more, own)})
 }
 
+// run runs a container from each of the images.
+func (w *world) run(names ...string) {
+	for _, name := range names {
+		w.rt.Run(fake.CRINamespace, "c-"+name, name)
+	}
+}
+
 // use runs a container from an image and removes it.
 func (w *world) use(name string) {
-	w.rt.Run(fake.CRINamespace, "c-"+name, name)
+	w.run(name)
 	w.rt.Stop(fake.CRINamespace, "c-"+name)
 	w.rt.Delete(fake.CRINamespace, "c-"+name)
 	w.pass(time.Second)

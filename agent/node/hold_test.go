@@ -14,9 +14,7 @@ func TestGrowthOnHold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		rt := newCounting(w)
 		w.five()
-		for _, name := range []string{"i0", "i1", "i2", "i3", "i4"} {
-			w.rt.Run(fake.CRINamespace, "c-"+name, name)
-		}
+		w.run("i0", "i1", "i2", "i3", "i4")
 		w.pass(time.Minute)
 		w.fill(85)
 		w.pass(time.Second)
@@ -62,9 +60,7 @@ func testOthersEndTheHold(t *testing.T, polled bool, phase time.Duration) {
 			w.kernel = nil
 		}
 		ids := w.five()
-		for _, name := range []string{"i0", "i1", "i2", "i3", "i4"} {
-			w.rt.Run(fake.CRINamespace, "c-"+name, name)
-		}
+		w.run("i0", "i1", "i2", "i3", "i4")
 		w.pass(time.Minute)
 		w.fill(95)
 		w.pass(time.Minute)
@@ -111,9 +107,7 @@ func TestHoldEndsAtOnce(t *testing.T) {
 			w.add(name, 150)
 		}
 		w.up()
-		for _, name := range names {
-			w.rt.Run(fake.CRINamespace, "c-"+name, name)
-		}
+		w.run(names...)
 		w.pass(time.Minute)
 		for n, name := range names[:3] {
 			w.fill(85)

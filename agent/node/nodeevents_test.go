@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
-	"github.com/ebb-agent/ebb/runtime/fake"
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
@@ -60,9 +59,7 @@ func TestHoldIsTold(t *testing.T) {
 			posted := &postedEvents{}
 			w.events = posted
 			w.five()
-			for _, name := range []string{"i0", "i1", "i2", "i3", "i4"} {
-				w.rt.Run(fake.CRINamespace, "c-"+name, name)
-			}
+			w.run("i0", "i1", "i2", "i3", "i4")
 			w.pass(time.Minute)
 			w.fill(85)
 			w.pass(time.Minute)

@@ -87,9 +87,7 @@ func TestImageWithNothingOnTheFullDisk(t *testing.T) {
 func TestHoldOnOneOfTwoDisks(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.split()
-		for _, name := range []string{"i3", "i4"} {
-			w.rt.Run(fake.CRINamespace, "c-"+name, name)
-		}
+		w.run("i3", "i4")
 		w.pass(time.Minute)
 		w.fillContent(95)
 		w.wantRemoved(ids[0], ids[1], ids[2])
@@ -138,14 +136,7 @@ func TestContentMovesToAnotherDisk(t *testing.T) {
 // word counts.
 func TestFilesystemThatDoesNotSettle(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.disk.kind = "btrfs"
-		ids := w.five()
-		w.pass(time.Minute)
-		w.disk.mu.Lock()
-		w.disk.stuck = true
-		w.disk.mu.Unlock()
-		w.rt.SetFaults(fake.Faults{Withheld: 1}) // nor does statfs move
-		w.fill(81)
+		ids := w.fillStuck()
 		w.pass(32 * time.Second)
 		w.wantRemoved(ids[0], ids[1])
 		w.wantReady()
@@ -168,6 +159,19 @@ func TestFilesystemThatDoesNotSettle(t *testing.T) {
 		w.wantLogged(1, "level=WARN", "the freed space does not show yet")
 		w.wantReady()
 	})
+}
+
+// fillStuck fills a disk with five images on which neither a settlement nor statfs shows what is removed.
+func (w *world) fillStuck() (ids []string) {
+	w.disk.kind = "btrfs"
+	ids = w.five()
+	w.pass(time.Minute)
+	w.disk.mu.Lock()
+	w.disk.stuck = true
+	w.disk.mu.Unlock()
+	w.rt.SetFaults(fake.Faults{Withheld: 1})
+	w.fill(81)
+	return ids
 }
 
 func (w *world) wantReady() {

@@ -174,7 +174,6 @@ func (g *Gate) Run(ctx context.Context, changed func(context.Context)) {
 func (g *Gate) restore(ctx context.Context) (read bool, err error) {
 	var refused time.Time // since when each answer was a refusal; zero: the last was none
 	for backoff := (wait.Backoff{Min: saveRetryMin, Max: saveRetryMax}); ; {
-		err = nil
 		if !read {
 			var k election.State
 			if k, err = g.saver.read(ctx); err == nil {

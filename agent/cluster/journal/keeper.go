@@ -332,6 +332,9 @@ type answer struct {
 // answer returns results of Records to the collector. Afterwards its entries are those that are
 // stored, also if ctx has ended.
 func (k *Keeper) answer(ctx context.Context, answers []answer) {
+	if len(answers) == 0 {
+		return
+	}
 	_ = k.graph.Do(context.WithoutCancel(ctx), func(now time.Time, c *cascade.Collector) {
 		for _, a := range answers {
 			if a.action.Verb == gc.Record {

@@ -242,9 +242,6 @@ func (run *Run) measure(ctx context.Context, gone []leaving, before watermark.Me
 		}
 	}
 	total := run.o.Disks.Removed(ctx, f, before, all)
-	if !total.LookAgain.IsZero() {
-		run.o.LookAgain(total.LookAgain)
-	}
 	run.outcome.freed += total.Bytes
 	run.pace.freed += total.Bytes
 	for _, l := range gone {

@@ -72,7 +72,8 @@ func TestBeliefEndsWithItsTime(t *testing.T) {
 		w.Place(inventory.Roots{Images: "/"})
 		w.Survey()
 		f := w.Filesystems()[0]
-		until := w.settling.believe(f, image.Decision{FreesBytes: 1 << 20}, Measured{Reading: f.Reading}, Measured{Reading: f.Reading})
+		w.settling.believe(f, image.Decision{FreesBytes: 1 << 20}, Measured{Reading: f.Reading}, Measured{Reading: f.Reading})
+		until := f.BelievedUntil()
 		for _, believes := range []bool{true, false} {
 			err := w.ReadForPlan(t.Context(), f)
 			w.Looked(t.Context())

@@ -52,8 +52,7 @@ func (m Measured) cameFree(since Measured) uint64 {
 // time, so it is never more than computed.
 type Freed struct {
 	Bytes, Inodes uint64
-	About         bool      // clearly more than computed came free
-	LookAgain     time.Time // when the disk's figure counts again, if it does not show the removal yet
+	About         bool // clearly more than computed came free
 }
 
 func freed(d image.Decision, before, after Measured) Freed {
@@ -83,7 +82,7 @@ func (w *Watcher) Removed(ctx context.Context, f *Filesystem, before Measured, d
 	case f.Believing() || after.cameFree(before) < enough(d):
 		// Not if the agent is stopping, or if the filesystem is gone.
 		if _, err := w.survey.read(f); err == nil && ctx.Err() == nil {
-			result.LookAgain = w.settling.believe(f, d, before, after)
+			w.settling.believe(f, d, before, after)
 		}
 	}
 	return result

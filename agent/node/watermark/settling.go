@@ -37,8 +37,8 @@ func (s settling) pause(ctx context.Context, wait time.Duration) (passed bool) {
 	return passed
 }
 
-// believe counts a removal as done as computed, for a while. It returns the end of that time.
-func (s settling) believe(f *Filesystem, d image.Decision, before, after Measured) time.Time {
+// believe counts a removal as done as computed, for a while: see [Filesystem.BelievedUntil].
+func (s settling) believe(f *Filesystem, d image.Decision, before, after Measured) {
 	b := &f.believed
 	if !f.Believing() {
 		wait := believedFor
@@ -52,7 +52,6 @@ func (s settling) believe(f *Filesystem, d image.Decision, before, after Measure
 	b.fromBytes, b.fromInodes = min(b.fromBytes, before.AvailableBytes), min(b.fromInodes, before.InodesAvailable)
 	s.o.Conditions.Begin(f.lateTopic(), slog.LevelWarn, "the freed space does not show yet; continuing with the computed value",
 		"reason", "shortfall", "path", f.Path, "freed_bytes", after.cameFree(before), "computed_bytes", d.FreesBytes)
-	return b.until
 }
 
 // shown ends a belief if the figure is exact, or the time of the belief is over. A belief that a

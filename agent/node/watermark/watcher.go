@@ -81,8 +81,7 @@ func (w *Watcher) Survey() (moved bool) {
 	if moved {
 		for _, f := range w.survey.filesystems {
 			if !f.HoldsImages() { // no plan is made for it any more, which would end its hold
-				w.Planned(f, nil)
-				f.backoff = backoff{}
+				f.backoff, f.holdCheckAt = backoff{}, time.Time{}
 			}
 		}
 		w.publish()
