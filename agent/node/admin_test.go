@@ -156,6 +156,26 @@ func TestReclaimOfMoreThanThereIs(t *testing.T) {
 	})
 }
 
+// Who asks for inodes asks for no bytes, also when others write meanwhile.
+func TestReclaimOfOneResource(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.five()
+		w.fill(60)
+		q := page.PlanRequest{FreeInodes: 15}
+		p := w.plan(q)
+		if len(p.Remove) != 2 {
+			t.Fatalf("plan %+v", p)
+		}
+		w.rt.SetFaults(fake.Faults{During: func(string) { w.rt.SetDisk(size, size*60/100-140*mib, 100100) }})
+		_, steps, _ := w.reclaim(q, p.Digest)
+		if last := steps[len(steps)-1]; last.Result != "done" || last.Removed != 0 {
+			t.Errorf("ended with %+v", last)
+		}
+		w.pass(time.Hour)
+		w.wantRemoved()
+	})
+}
+
 // No image goes that was not shown, also when others have written meanwhile; and what is asked for is
 // no threshold: reclaim does not go on to the low one.
 func TestReclaimOfNoMoreThanWasShown(t *testing.T) {

@@ -146,6 +146,36 @@ func TestHourlyCap(t *testing.T) {
 	})
 }
 
+// A run that was interrupted ends if the high threshold was raised since, or if the agent is to remove nothing.
+func TestRunEndsWithTheConfig(t *testing.T) {
+	for name, change := range map[string]func(*config.Config){
+		"raised":  func(c *config.Config) { c.Images.HighThresholdPercent = 95 },
+		"observe": func(c *config.Config) { c.Mode = config.ModeObserve },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.cfg.Images.MaxRemovalsPerHour = "1"
+				ids := w.five()
+				w.fill(83)
+				w.wantRemoved(ids[0])
+				w.down()
+				before := w.cfg
+				change(&w.cfg)
+				w.others(79)
+				w.up()
+				w.pass(2 * time.Hour)
+				w.wantRemoved(ids[0])
+				w.wantReason(ids[1], image.KeptNotNeeded)
+				w.down()
+				w.cfg = before
+				w.up()
+				w.pass(2 * time.Hour)
+				w.wantRemoved(ids[0])
+			})
+		})
+	}
+}
+
 // By default half of the images may go in an hour. What arrived within that hour does not count, also
 // for an agent that finds the removals in the history.
 func TestHourlyShare(t *testing.T) {
@@ -519,8 +549,26 @@ func (w *world) breakSnapshotterOf(ids []string) {
 	w.rt.SetFaults(fake.Faults{Broken: map[string]string{"sick": "timeout"}, In: in})
 }
 
-// A snapshotter that cannot be read holds its images only that long: no hold begins without them, and they have
-// their turn afterwards.
+// Beside a broken snapshotter a hold keeps images, too: one that is full of other data does not cost each image its
+// place the moment it becomes unused.
+func TestHoldBesideABrokenSnapshotter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.five()
+		w.run("i0", "i1", "i2", "i3", "i4")
+		w.rt.SetFaults(fake.Faults{Broken: map[string]string{"stargz": "connection refused"}})
+		w.pass(time.Minute)
+		w.fill(95)
+		w.pass(time.Minute)
+		w.wantLogged(1, "the low threshold cannot be reached; holding")
+		w.rt.Stop(fake.CRINamespace, "c-i0")
+		w.rt.Delete(fake.CRINamespace, "c-i0")
+		w.pass(10 * time.Minute)
+		w.wantRemoved()
+	})
+}
+
+// A snapshotter that cannot be read holds its images only that long: they have their turn afterwards, although a
+// hold has begun.
 func TestHoldAndABrokenSnapshotter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()
@@ -530,7 +578,9 @@ func TestHoldAndABrokenSnapshotter(t *testing.T) {
 		w.pass(time.Minute)
 		w.wantRemoved()
 		w.wantReason(ids[0], image.KeptInUse)
-		w.wantLogged(0, "holding")
+		w.wantLogged(1, "holding")
+		w.down() // the next agent knows of it, too
+		w.up()
 		w.rt.SetFaults(fake.Faults{})
 		w.pass(10 * time.Minute)
 		w.wantRemoved(ids...)

@@ -545,6 +545,40 @@ func TestEndedPodsGiveWay(t *testing.T) {
 	})
 }
 
+// Others have freed the space since. No event says so, and no look at the images need have noticed.
+func TestEndedPodsStayWithoutNeed(t *testing.T) {
+	for name, fill := range map[string]func(*world, *plainDisk, uint64){
+		"a hold whose look fails": func(w *world, _ *plainDisk, percent uint64) {
+			w.fill(percent)
+			w.pass(time.Second)
+			w.rt.SetFaults(fake.Faults{Inventory: errors.New("busy")})
+		},
+		"no image is on it": func(w *world, p *plainDisk, percent uint64) { w.fillPlain(p, percent) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				kubelet := newPlainDisk(otherDev, 100*mib)
+				w.mountAt(kubeletDir, kubelet)
+				w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job"}}}
+				w.deadPod("job")
+				w.up()
+				w.pass(time.Minute)
+				fill(w, kubelet, 90)
+				w.pass(time.Minute)
+				w.others(50)
+				kubelet.available.Store(kubelet.capacity)
+				w.pods.set(nil, kube.Pod{UID: "uid-job", Ended: true})
+				w.pass(10 * time.Minute)
+				w.wantDid()
+				w.rt.SetFaults(fake.Faults{})
+				fill(w, kubelet, 90)
+				w.pass(time.Minute)
+				w.wantDid("c-job", "s-job")
+			})
+		})
+	}
+}
+
 // An image that a pod waits for is in use, whether its container exists or not,
 // and also while the source cannot be reached any more.
 func TestWantedImagesStay(t *testing.T) {

@@ -172,12 +172,13 @@ func TestHistoryOfDeadContainers(t *testing.T) {
 type crashing struct {
 	*fake.Runtime
 	gone func(id string)
+	lost error // the answer, in place of none
 }
 
 type crashingWithdrawal struct {
 	inventory.Withdrawal
-	id   string
-	gone func(id string)
+	crashing
+	id string
 }
 
 func (c crashing) Withdraw(ctx context.Context, i inventory.Image) (inventory.Withdrawal, error) {
@@ -185,7 +186,7 @@ func (c crashing) Withdraw(ctx context.Context, i inventory.Image) (inventory.Wi
 	if err != nil {
 		return nil, err
 	}
-	return crashingWithdrawal{names, i.ID, c.gone}, nil
+	return crashingWithdrawal{names, c, i.ID}, nil
 }
 
 func (c crashing) Users(ctx context.Context, withdrawals ...inventory.Withdrawal) ([][]string, error) {
@@ -199,8 +200,36 @@ func (c crashingWithdrawal) Complete(ctx context.Context, collect bool) error {
 	err := c.Withdrawal.Complete(ctx, collect)
 	if err == nil {
 		c.gone(c.id)
+		err = c.lost
 	}
 	return err
+}
+
+// A removal whose answer is lost counts as one all the same, once a list shows that the image is gone.
+func TestAnswerIsLost(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.dial = func(context.Context) (Runtime, error) {
+			return crashing{w.rt, func(string) {}, context.DeadlineExceeded}, nil
+		}
+		w.cfg.Images.MaxRemovalsPerHour = "2"
+		ids := w.five()
+		w.fill(95)
+		w.pass(10 * time.Minute)
+		w.wantRemoved(ids[0], ids[1])
+		if n := w.metric("ebb_node_images_removed_total", "threshold"); n != 2 {
+			t.Errorf("%v removals are counted", n)
+		}
+		for _, id := range ids[:2] {
+			if e := w.entryOf(id); e.Outcome != page.OutcomeRemoved {
+				t.Errorf("%+v", e)
+			}
+		}
+		w.add("i0", 40)
+		w.pass(time.Minute)
+		if n := w.metric("ebb_node_images_repulled_total"); n != 1 {
+			t.Errorf("%v images are pulled again", n)
+		}
+	})
 }
 
 // Killed the moment after any image has gone, the agent has an entry of all that have; the next one
@@ -210,7 +239,7 @@ func TestHistoryKnowsAllThatWent(t *testing.T) {
 		var gone []string
 		copies := make(map[string][]string) // which were gone, by directory
 		w.dial = func(context.Context) (Runtime, error) {
-			return crashing{w.rt, func(id string) {
+			return crashing{Runtime: w.rt, gone: func(id string) {
 				gone = append(gone, id)
 				dir := filepath.Join(w.cfg.State.Directory, fmt.Sprint("crash", len(gone)))
 				b, err := os.ReadFile(filepath.Join(w.cfg.State.Directory, state.File))

@@ -89,6 +89,7 @@ func testOthersEndTheHold(t *testing.T, polled bool, phase time.Duration) {
 		if w.metric("ebb_node_reclaim_holding") != 0 {
 			t.Error("still holding at 79 %")
 		}
+		w.wantLogged(2, "hold ended", "no space is needed any more")
 		before := w.metric("ebb_node_timer_wakeups_total")
 		w.pass(4 * time.Minute)
 		if n := w.metric("ebb_node_timer_wakeups_total") - before; n > 2 && !polled {

@@ -299,10 +299,10 @@ func (l *looks) list(ctx context.Context) (*inventory.Inventory, error) {
 		return nil, fmt.Errorf("read the runtime's images: %w", err)
 	}
 	l.noteBroken(inv.Broken)
-	l.reclaim.Listed(inv, l.lastUse.Listed(inv, asked, l.reclaim.Unmended()))
 	if missing := missingFrom(inv); !l.reclaim.Unmended() && !l.lastUse.AnyAway(missing) {
-		l.history.Listed(func(id string) bool { return !missing(id) }, page.KindImage)
+		l.reclaim.Happened(l.history.Listed(func(id string) bool { return !missing(id) }, page.KindImage))
 	}
+	l.reclaim.Listed(inv, l.lastUse.Listed(inv, asked, l.reclaim.Unmended()))
 	mounts := make([]stats.Mount, len(l.watermark.Filesystems()))
 	for n, f := range l.watermark.Filesystems() {
 		mounts[n] = stats.Mount{Dev: f.Dev, Type: f.Type}

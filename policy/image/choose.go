@@ -131,12 +131,12 @@ func (d *decision) needed() weight {
 	return needed
 }
 
-// renews reports whether a hold begins, or the disk is so much worse that one more attempt is
+// renews reports whether a hold begins, images that were missing in it can be judged again, or the disk is so much worse that one more attempt is
 // due. A disk that has less than that left cannot get so much worse: there, one is due when another
 // image may go.
 func (d *decision) renews() bool {
 	hold, disk := d.Hold, d.Disk
-	if hold == nil {
+	if hold == nil || hold.Partial && !d.Partial {
 		return true
 	}
 	worse := func(stuck uint64, held bool, capacity, was, is uint64) bool {
@@ -174,6 +174,7 @@ func (d *decision) hold(removed []*candidate) *Hold {
 		Since:           d.now,
 		Bytes:           d.stuck.bytes > 0,
 		Inodes:          d.stuck.inodes > 0,
+		Partial:         d.Partial,
 		AvailableBytes:  d.Disk.AvailableBytes,
 		InodesAvailable: d.Disk.InodesAvailable,
 		Space:           d.space(removed),
@@ -191,7 +192,7 @@ func (d *decision) hold(removed []*candidate) *Hold {
 	needed := d.needed()
 	hold.NeedBytes, hold.NeedInodes = needed.bytes, needed.inodes
 	if !d.swept {
-		hold.AvailableBytes, hold.InodesAvailable = d.Hold.AvailableBytes, d.Hold.InodesAvailable
+		hold.AvailableBytes, hold.InodesAvailable, hold.Partial = d.Hold.AvailableBytes, d.Hold.InodesAvailable, d.Hold.Partial
 		listed = d.listed()
 	}
 	for _, c := range d.images {

@@ -217,14 +217,15 @@ func (d *decision) whyKept(c *candidate, low string) (Reason, string) {
 }
 
 // futile returns the explanation for [KeptFutile]: what the image would free of what is
-// needed.
+// needed, as FutileShare counts it.
 func (d *decision) futile(costs weight) string {
 	var parts []string
+	needed := d.needed()
 	if d.stuck.bytes > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s", humanBytes(costs.bytes), humanBytes(d.need.bytes)))
+		parts = append(parts, fmt.Sprintf("%s of %s", humanBytes(costs.bytes), humanBytes(needed.bytes)))
 	}
 	if d.stuck.inodes > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d inodes", costs.inodes, d.need.inodes))
+		parts = append(parts, fmt.Sprintf("%d of %d inodes", costs.inodes, needed.inodes))
 	}
 	return d.says.futile + strings.Join(parts, " and ")
 }

@@ -86,9 +86,9 @@ func (t *tape) snapshot() Snapshot {
 	for range t.below(12) {
 		s.Images = append(s.Images, t.image(n))
 	}
-	s.ReclaimingBytes, s.ReclaimingInodes = t.below(2) == 1, t.below(2) == 1
+	s.ReclaimingBytes, s.ReclaimingInodes, s.Partial = t.below(2) == 1, t.below(2) == 1, t.below(2) == 1
 	if t.below(2) == 1 {
-		s.Hold = &Hold{Since: t.time(), Bytes: t.below(2) == 1, Inodes: t.below(2) == 1, AvailableBytes: t.size(), InodesAvailable: t.size()}
+		s.Hold = &Hold{Since: t.time(), Partial: t.below(2) == 1, Bytes: t.below(2) == 1, Inodes: t.below(2) == 1, AvailableBytes: t.size(), InodesAvailable: t.size()}
 		for range t.below(4) {
 			s.Hold.Images = append(s.Hold.Images, fmt.Sprint(t.below(9)))
 		}

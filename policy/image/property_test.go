@@ -100,6 +100,7 @@ func genSnapshot(t *rapid.T) Snapshot {
 	if rapid.IntRange(0, 2).Draw(t, "pods are not known") == 0 {
 		s.Pods = Pods{Unknown: true, Answered: genTime(t, "pods answered")}
 	}
+	s.Partial = rapid.IntRange(0, 3).Draw(t, "partial") == 0
 	s.ReclaimingBytes = rapid.IntRange(0, 5).Draw(t, "reclaiming") == 0
 	s.ReclaimingInodes = rapid.IntRange(0, 5).Draw(t, "reclaiming inodes") == 0
 	if rapid.IntRange(0, 2).Draw(t, "in a hold") == 0 {
@@ -107,6 +108,7 @@ func genSnapshot(t *rapid.T) Snapshot {
 			Since:           noon.Add(-time.Hour),
 			Bytes:           rapid.Bool().Draw(t, "hold for bytes"),
 			Inodes:          rapid.Bool().Draw(t, "hold for inodes"),
+			Partial:         rapid.IntRange(0, 3).Draw(t, "partial hold") == 0,
 			AvailableBytes:  s.Disk.AvailableBytes + uint64(rapid.IntRange(0, 20).Draw(t, "worse by")),
 			InodesAvailable: s.Disk.InodesAvailable + uint64(rapid.IntRange(0, 6).Draw(t, "inodes worse by")),
 			NeedBytes:       uint64(rapid.SampledFrom([]int{0, 100, 900}).Draw(t, "needed")),

@@ -108,6 +108,8 @@ func (sc *scenario) do(words []string) {
 		sc.s.Blocked = strings.Join(words[1:], " ")
 	case "wait":
 		sc.now = sc.now.Add(sc.duration(words[1]))
+	case "partial":
+		sc.s.Partial = words[1] == "yes"
 	case "reclaiming":
 		sc.s.ReclaimingBytes, sc.s.ReclaimingInodes = words[1] == "bytes", words[1] == "inodes"
 	case "carry-out":

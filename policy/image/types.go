@@ -55,6 +55,9 @@ type Snapshot struct {
 	// sandbox image).
 	Blocked string
 
+	// Partial means that the users of some images could not be read, so that those images stay for now.
+	Partial bool
+
 	// ReclaimingBytes and ReclaimingInodes mean that a run for that threshold has begun and
 	// has not reached its low threshold yet: the high threshold no longer matters. A caller
 	// that decides again during a run sets them. It clears them when the run ends, even if it
@@ -218,6 +221,7 @@ type Plan struct {
 //   - The disk gets worse by one percent of its capacity since the hold began, or the other
 //     dimension cannot reach its threshold either. Then everything that may go goes once
 //     more, and the hold is renewed with a new reading.
+//   - The hold is Partial, and the snapshot is not: the same.
 //   - Usage falls below the high threshold, and no run is in progress: the hold ends.
 //
 // Images that were already unused when the hold began may go at any time during it; those
@@ -236,6 +240,8 @@ type Hold struct {
 	// NeedBytes and NeedInodes are the need then, or the largest need since. FutileShare is a
 	// share of them.
 	NeedBytes, NeedInodes uint64
+
+	Partial bool // the hold began, or was last renewed, by a partial snapshot
 
 	// EndsAtBytes and EndsAtInodes are how much must be available now for the images that may go to
 	// reach the low threshold; 0 for a resource that can reach it.

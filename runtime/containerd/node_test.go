@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/snapshots"
@@ -92,6 +93,41 @@ func TestPod(t *testing.T) {
 				t.Errorf("container %s is %+v, want %+v", id, got, want)
 			}
 		}
+	})
+}
+
+// A container that another client deleted behind the CRI's back keeps its image: the kubelet has not removed it yet.
+// The last look of a removal sees it, and the inventory must too, or the image is withdrawn again and again.
+func TestContainerThatOnlyTheCRIKnows(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, h *realNode) {
+		r := connect(t, h.Node)
+		id := h.Import(t, node.CRINamespace, Image{Name: "pod.test/app:1", Runnable: true})
+		pod, err := h.Node.RunPod(t.Context(), node.PodSpec{Name: "app", Containers: []node.PodContainer{{Name: "c", Image: "pod.test/app:1"}}})
+		must(t, "run pod", err)
+		t.Cleanup(func() { must(t, "remove pod", pod.Remove(context.WithoutCancel(t.Context()))) })
+		c := pod.Containers["c"]
+		h.EndContainer(t, c)
+		wantEnded(t, r, c)
+		in := h.in(t, node.CRINamespace)
+		loaded, err := h.Client().LoadContainer(in, c)
+		must(t, "load container", err)
+		must(t, "delete its record", loaded.Delete(in, client.WithSnapshotCleanup))
+
+		img := find(t, r, id)
+		if want := "container k8s.io/" + c; !slices.Contains(img.UsedBy, want) || img.InUse {
+			t.Errorf("used by %q, by one that has not ended: %v; want %q, false", img.UsedBy, img.InUse, want)
+		}
+		fresh, err := r.Check(t.Context(), id)
+		if err != nil || !slices.Equal(fresh[id].UsedBy, img.UsedBy) {
+			t.Errorf("check: used by %q, %v; want %q", fresh[id].UsedBy, err, img.UsedBy)
+		}
+		w, err := r.Withdraw(t.Context(), img)
+		must(t, "withdraw", err)
+		users, err := r.Users(t.Context(), w)
+		if err != nil || !slices.Equal(users[0], img.UsedBy) {
+			t.Errorf("the last look: used by %q, %v; want %q", users, err, img.UsedBy)
+		}
+		must(t, "restore", w.Restore(t.Context()))
 	})
 }
 

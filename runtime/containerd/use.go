@@ -37,6 +37,9 @@ func newUsage(images imageSet, criImage map[string]string) *usage {
 	for _, ids := range u.byChain {
 		slices.Sort(ids)
 	}
+	for container, id := range criImage { // also one whose record another client deleted: the kubelet still has it
+		u.usedBy[id] = append(u.usedBy[id], "container "+criNamespace+"/"+container)
+	}
 	return u
 }
 

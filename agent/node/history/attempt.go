@@ -162,8 +162,8 @@ func (h *History) repeats(e *page.HistoryEntry) bool {
 }
 
 // Listed gives an outcome to the attempts of these kinds that have none, by what exists now. The
-// list must have been requested after they were begun.
-func (h *History) Listed(there func(id string) bool, kinds ...string) {
+// list must have been requested after they were begun. Listed returns those that have happened.
+func (h *History) Listed(there func(id string) bool, kinds ...string) (removed []page.HistoryEntry) {
 	now := h.o.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -180,10 +180,12 @@ func (h *History) Listed(there func(id string) bool, kinds ...string) {
 			e.Outcome, e.Reason = page.OutcomePutBack, a.why
 		default:
 			e.Outcome, e.Error = page.OutcomeRemoved, "what it freed was not measured: "+cmp.Or(a.why, "its removal failed")
+			removed = append(removed, *e)
 		}
 		h.enqueue(a)
 		return true
 	})
+	return removed
 }
 
 // record returns the attempt as the file should have it. Its caller holds mu.

@@ -20,7 +20,7 @@ type Asked struct {
 	// Report is called with each step, under the lock; it must not wait.
 	Report func(page.ReclaimEvent)
 
-	goal image.Size      // how much is to be available at the end
+	goal image.Size      // how much is to be available at the end; 0 of what was not asked for
 	seen map[string]bool // the images of that plan: no others are removed
 }
 
@@ -137,7 +137,12 @@ func (run *Run) PlanAsked(inv *inventory.Inventory, atHand bool) (work bool, now
 		}
 		disk := r.filesystems[0].Believed()
 		need := needOf(a.Request, disk)
-		a.goal = disk.Available().Add(need)
+		if a.goal = disk.Available().Add(need); need.Bytes == 0 {
+			a.goal.Bytes = 0
+		}
+		if need.Inodes == 0 {
+			a.goal.Inodes = 0
+		}
 		r.asked, run.outcome.trigger, run.outcome.started = a, image.RemovedAsked, r.o.Now()
 		r.o.Log.Info("reclaim run begun", "reason", string(image.RemovedAsked), "by", a.By, "images", len(a.seen), "need_bytes", need.Bytes, "need_inodes", need.Inodes)
 		a.report(run, page.ReclaimEvent{Event: "begun"})

@@ -22,7 +22,7 @@ func (r *Reclaimer) observe(inv *inventory.Inventory, end *outcome) {
 	}
 	var is, would bool
 	for _, f := range r.filesystems {
-		w := r.shadow.Decide(f.Path, r.snapshot(f, inv), len(inv.Broken) == 0)
+		w := r.shadow.Decide(f.Path, r.snapshot(f, inv))
 		f.would, f.Spare = w, w.Disk.Available().Sub(f.Believed().Available())
 		is, would = is || f.HighReached(), would || f.Thresholds.HighReached(w.Disk)
 		if w.Removed > 0 {

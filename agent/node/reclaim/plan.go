@@ -45,6 +45,12 @@ func (r *Reclaimer) Find() {
 		}
 	}
 	r.target = r.filesystems[0]
+	for _, f := range r.filesystems {
+		// A run that an earlier agent began, by thresholds that have been raised since, or in mode enforce.
+		ended := func(began, high int) bool { return r.gate.Observe || high > began }
+		f.kept.ReclaimingBytes = f.kept.ReclaimingBytes && !ended(f.kept.HighPercent, f.Thresholds.HighPercent)
+		f.kept.ReclaimingInodes = f.kept.ReclaimingInodes && !ended(f.kept.InodesHighPercent, f.Thresholds.InodesHighPercent)
+	}
 }
 
 // Read takes readings of the filesystems that are exact enough to plan from.
@@ -97,9 +103,6 @@ func (r *Reclaimer) plan(inv *inventory.Inventory) (work bool) {
 	now := r.o.Now()
 	for _, f := range r.filesystems {
 		f.plan = image.Decide(r.snapshot(f, inv), now)
-		if f.plan.Hold != nil && len(inv.Broken) > 0 {
-			f.plan.Hold = f.hold // none begins or is renewed without the images of a snapshotter that cannot be read
-		}
 		f.hold = f.plan.Hold
 		// While believing, the low threshold is reached by computed sizes. The run continues if the disk
 		// shows that it is not. So it does on a disk that lags, where only the next pass reads exactly.
@@ -127,6 +130,7 @@ func (r *Reclaimer) snapshot(f *filesystem, inv *inventory.Inventory) image.Snap
 		Graph:           f.graph(inv.Graph),
 		Pods:            r.o.Pods.Policy(),
 		Blocked:         inv.Blocked,
+		Partial:         len(inv.Broken) > 0,
 		ReclaimingBytes: f.kept.ReclaimingBytes, ReclaimingInodes: f.kept.ReclaimingInodes,
 		Hold:   f.hold,
 		Images: make([]image.Image, 0, len(inv.Images)),

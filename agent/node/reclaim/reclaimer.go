@@ -31,12 +31,26 @@ type Reclaimer struct {
 	executing   bool           // images are being removed
 	shadow      *shadow.Shadow // nil: the agent enforces
 	unmended    bool           // withdrawn images may still be without their names
+	restored    time.Time      // when the records of an earlier agent were taken over
 }
 
 // records are what the state file keeps.
 type records struct {
 	layers, content state.Reclaim // content is used where blobs have a filesystem of their own
 	removals        []time.Time   // of the last hour
+}
+
+// count counts a removal for the hourly cap.
+func (s *records) count(o *Options, d image.Decision, now time.Time) {
+	if removal.Counts(o.Config.Images.MaxRemovalsPerHour, d.Reason, o.LastUse.Image(d.ImageID).Arrived, now) {
+		s.removals = append(s.removals, now)
+	}
+}
+
+// recent returns the times of the removals within the last hour, oldest first.
+func (s *records) recent(now time.Time) []time.Time {
+	s.removals = removal.Within(s.removals, now)
+	return s.removals
 }
 
 // New registers the metrics. It starts nothing.
@@ -57,6 +71,7 @@ func (r *Reclaimer) Restore(from state.Records) {
 	m := &from.Meta
 	r.records = records{layers: m.Reclaim, content: m.Content, removals: m.Removals}
 	now := r.o.Now()
+	r.restored = now
 	known := removal.Within(r.o.History.Removals(page.KindImage, now.Add(-removal.CapWindow), func(e page.HistoryEntry) bool {
 		return e.Arrived == nil || removal.Counts(r.o.Config.Images.MaxRemovalsPerHour, image.Reason(e.Rule), *e.Arrived, e.Time)
 	}), now)
@@ -83,6 +98,21 @@ func (r *Reclaimer) Connected(rt Runtime) { r.runtime, r.unmended = rt, true }
 
 // Unmended reports whether the runtime's list may lack images that are there, but without their names.
 func (r *Reclaimer) Unmended() bool { return r.unmended }
+
+// Happened counts removals that turned out to have happened although the runtime did not answer, or the agent was
+// killed. Restore has counted those of an earlier agent for the hourly cap.
+func (r *Reclaimer) Happened(removals []page.HistoryEntry) {
+	now := r.o.Now()
+	for _, e := range removals {
+		d := image.Decision{ImageID: e.ID, Reason: image.Reason(e.Rule), FreesBytes: e.ComputedBytes, FreesInodes: e.ComputedInodes}
+		if !e.Time.Before(r.restored) {
+			r.records.count(r.o, d, now)
+		}
+		r.metrics.freed(d.Reason, 0) // it was not measured
+		r.o.LastUse.Removed(d, e.Names, now)
+		r.gate.Forget(e.ID)
+	}
+}
 
 // Listed takes over what the runtime lists, and the IDs of images that are gone.
 func (r *Reclaimer) Listed(inv *inventory.Inventory, gone []string) {

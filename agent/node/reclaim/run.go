@@ -126,6 +126,7 @@ func (run *Run) begin(f *filesystem) (news bool) {
 	p, was := f.plan, *f.kept
 	f.kept.ReclaimingBytes = f.kept.ReclaimingBytes || p.NeedBytes > 0
 	f.kept.ReclaimingInodes = f.kept.ReclaimingInodes || p.NeedInodes > 0
+	f.kept.HighPercent, f.kept.InodesHighPercent = f.Thresholds.HighPercent, f.Thresholds.InodesHighPercent
 	if run.outcome.started.IsZero() {
 		run.outcome.started = run.o.Now()
 	}
@@ -154,7 +155,7 @@ func (run *Run) allowed() (free int, result string) {
 	if hourly == 0 {
 		return run.allowedAtAll(), resultCapped
 	}
-	free, at := removal.Budget(run.r.recentRemovals(), hourly, run.o.Now())
+	free, at := removal.Budget(run.r.records.recent(run.o.Now()), hourly, run.o.Now())
 	if free > 0 {
 		return min(free, run.allowedAtAll()), resultCapped
 	}
@@ -171,14 +172,14 @@ func (run *Run) byAgeAlone() int {
 	if p := run.r.target.plan; run.asked != nil || p.NeedBytes > 0 || p.NeedInodes > 0 {
 		return 0
 	}
-	return removal.ByAge(len(run.pass.inv.Images), run.r.recentRemovals(), run.o.Config.Images.AgeRemovalsPerHourPercent)
+	return removal.ByAge(len(run.pass.inv.Images), run.r.records.recent(run.o.Now()), run.o.Config.Images.AgeRemovalsPerHourPercent)
 }
 
 // capped is the condition that the hourly cap is reached.
 const capped = "capped"
 
 func (run *Run) allowedAtAll() int {
-	recent := run.r.recentRemovals()
+	recent := run.r.records.recent(run.o.Now())
 	hourly := removal.Hourly(run.o.Config.Images.MaxRemovalsPerHour, len(run.pass.inv.Images), recent)
 	free, at := removal.Budget(recent, hourly, run.o.Now())
 	if free > 0 {
@@ -192,12 +193,6 @@ func (run *Run) allowedAtAll() int {
 	run.o.Conditions.Begin(capped, slog.LevelWarn, "removals stop: the hourly cap is reached",
 		"reason", "maxRemovalsPerHour", "cap", hourly, "until", at)
 	return 0
-}
-
-// recentRemovals returns the times of the removals within the last hour, oldest first.
-func (r *Reclaimer) recentRemovals() []time.Time {
-	r.records.removals = removal.Within(r.records.removals, r.o.Now())
-	return r.records.removals
 }
 
 // interrupted ends the run for a reason that is no image's fault. If an image were blamed, others would
@@ -237,9 +232,7 @@ func (run *Run) measure(ctx context.Context, gone []leaving, before watermark.Me
 	var all image.Decision
 	for _, l := range gone {
 		all.FreesBytes, all.FreesInodes = all.FreesBytes+l.FreesBytes, all.FreesInodes+l.FreesInodes
-		if removal.Counts(run.o.Config.Images.MaxRemovalsPerHour, l.Reason, run.o.LastUse.Image(l.ImageID).Arrived, now) {
-			r.records.removals = append(r.records.removals, now)
-		}
+		r.records.count(run.o, l.Decision, now)
 	}
 	total := run.o.Disks.Removed(ctx, f, before, all)
 	run.outcome.freed += total.Bytes

@@ -15,9 +15,13 @@ func (r *Reclaimer) explainHold(f *filesystem) {
 	was, h := f.kept.Hold, f.plan.Hold
 	switch {
 	case h == nil && was != nil:
-		r.bookHold(f, page.OutcomeEnded, "the low threshold is reached or can be reached again")
-		r.o.Log.Info("hold ended", "reason", "the low threshold is reached or can be reached again", "path", f.Path)
-	case h != nil && (was == nil || was.AvailableBytes != h.AvailableBytes || was.InodesAvailable != h.InodesAvailable):
+		why := "no space is needed any more"
+		if f.plan.NeedBytes > 0 || f.plan.NeedInodes > 0 {
+			why = "images can reach the low threshold again"
+		}
+		r.bookHold(f, page.OutcomeEnded, why)
+		r.o.Log.Info("hold ended", "reason", why, "path", f.Path)
+	case h != nil:
 		r.o.SpaceNeeded()
 		if sameHold(was, h) {
 			return

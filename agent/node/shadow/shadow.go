@@ -90,9 +90,8 @@ type Would struct {
 }
 
 // Decide returns what would be removed from a node as it is, and treats it as removed from then on.
-// path is the path of the filesystem. Without whole, a snapshotter could not be read: then no hold begins
-// or is renewed, because it would lack the images there.
-func (s *Shadow) Decide(path string, is image.Snapshot, whole bool) (w Would) {
+// path is the path of the filesystem.
+func (s *Shadow) Decide(path string, is image.Snapshot) (w Would) {
 	now := s.o.Now()
 	s.NeededAgain(is.Images)
 	run := s.sum.Runs[path]
@@ -103,9 +102,6 @@ func (s *Shadow) Decide(path string, is image.Snapshot, whole bool) (w Would) {
 	}
 	would.Hold, would.ReclaimingBytes, would.ReclaimingInodes = run.Hold, run.ReclaimingBytes, run.ReclaimingInodes
 	plan := image.Decide(would, now)
-	if plan.Hold != nil && !whole {
-		plan.Hold = run.Hold
-	}
 	arrived := make(map[string]time.Time, len(would.Images))
 	for _, i := range would.Images {
 		arrived[i.ID] = i.Arrived

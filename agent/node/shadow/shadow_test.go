@@ -50,7 +50,7 @@ func newNode(images int, change func(*config.Images)) *node {
 // wantGone checks how many images would be gone now.
 func (n *node) wantGone(t *testing.T, when string, want int) {
 	t.Helper()
-	n.Decide("/", n.is, true)
+	n.Decide("/", n.is)
 	got := 0
 	for _, i := range n.is.Images {
 		if n.gone(i.ID) {

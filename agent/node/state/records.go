@@ -113,6 +113,10 @@ type Reclaim struct {
 	// threshold. The run continues, also after a restart.
 	ReclaimingBytes  bool `json:"reclaimingBytes,omitempty"`
 	ReclaimingInodes bool `json:"reclaimingInodes,omitempty"`
+
+	// HighPercent and InodesHighPercent are the high thresholds by which the run began. It ends if they are raised.
+	HighPercent       int `json:"highPercent,omitempty"`
+	InodesHighPercent int `json:"inodesHighPercent,omitempty"`
 }
 
 // Records is the whole state.

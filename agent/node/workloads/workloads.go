@@ -154,9 +154,9 @@ func (w *Workloads) Noted(e inventory.Event) {
 }
 
 // Reconcile looks for dead containers, sandboxes and logs, decides, and hands removals to the
-// executor. Without a runtime it does nothing. With needSpace, pods that have ended give way, too.
-// An error is logged, and another look is planned.
-func (w *Workloads) Reconcile(ctx context.Context, rt Runtime, needSpace bool) error {
+// executor. Without a runtime it does nothing. If needSpace, which it calls when it has looked, returns true, pods
+// that have ended give way, too. An error is logged, and another look is planned.
+func (w *Workloads) Reconcile(ctx context.Context, rt Runtime, needSpace func() bool) error {
 	if !w.next.After(w.Now()) {
 		w.next = time.Time{}
 	}
@@ -179,7 +179,7 @@ func (w *Workloads) Reconcile(ctx context.Context, rt Runtime, needSpace bool) e
 		return err
 	}
 	w.Conditions.End("containers", "the node's containers can be read again")
-	s.ReclaimEnded = needSpace
+	s.ReclaimEnded = needSpace()
 	now := w.Wall()
 	w.plan.Plan, w.plan.logs = container.Decide(s, now), container.LogPlan{}
 	if w.Config.Containers.Logs {
