@@ -70,7 +70,7 @@ func (a *Agent) next(ctx context.Context, ring <-chan time.Time) (hear func(), o
 	case r := <-a.lastUse.Layers().Resolutions():
 		return func() { a.layerResolved(r) }, false
 	case err := <-a.saver.Answers():
-		return func() { a.saved(err) }, false
+		return func() { a.saver.Done(err) }, false
 	case <-a.in.podsNews:
 		return a.dead.podsChanged, false
 	case r := <-a.workloads.Reports():

@@ -55,15 +55,6 @@ func (a *Agent) records(all bool) (r state.Records) {
 	return r
 }
 
-// saved handles the result of a save. If the file can be written again, the history can be, too: it is
-// in that file.
-func (a *Agent) saved(err error) {
-	a.saver.Done(err)
-	if err == nil {
-		a.history.Retry()
-	}
-}
-
 // learnt keeps the runtime's facts in the state file.
 type learnt struct {
 	facts *inventory.Facts // from the file, until a runtime is connected

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	bolt "go.etcd.io/bbolt"
@@ -192,6 +193,7 @@ func testFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	k := newKit(t, limits{})
+	k.again = 10 * time.Millisecond
 	k.attach(dir)
 	go k.Run(t.Context())
 	a := k.Begin(ids(1)...)
@@ -229,7 +231,9 @@ func testFullDisk(t *testing.T) {
 	if err := os.Remove(fill); err != nil {
 		t.Fatal(err)
 	}
-	k.Retry()
+	for k.conditions.Holds(unwritable) && t.Context().Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
 	k.Close()
 	if got := k.all(PageMost); len(got) != more+1 || k.conditions.Holds(unwritable) {
 		t.Errorf("%d entries with room again; the condition holds: %v", len(got), k.conditions.Holds(unwritable))

@@ -44,6 +44,7 @@ type History struct {
 	metrics *metrics
 	wake    chan struct{} // signals that something waits to be written
 	ended   chan struct{} // closed when Run returns
+	again   time.Duration // after that a write that failed is tried again
 
 	mu       sync.Mutex
 	file     file
@@ -57,6 +58,7 @@ type queue struct {
 	waiting []*Attempt // in the order of queueing, each once
 	round   *round     // the write that will include them
 	hangs   bool       // a caller gave up waiting for a write that still runs
+	failed  bool       // the last write failed: a timer wakes Run
 	closed  bool
 }
 
@@ -72,7 +74,7 @@ func New(r *prometheus.Registry, o Options) *History {
 	}
 	return &History{
 		o: o, metrics: newMetrics(r), wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		queue: queue{round: newRound()}, refusals: make(map[string]refusal),
+		again: time.Minute, queue: queue{round: newRound()}, refusals: make(map[string]refusal),
 	}
 }
 
@@ -120,14 +122,12 @@ func (h *History) Close() {
 	<-h.ended
 }
 
-// Retry writes entries that could not be written before, if there are any. Call it when the state
-// file can be written again.
-func (h *History) Retry() {
+// retry has Run write what could not be written.
+func (h *History) retry() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.queue.waiting) > 0 {
-		h.wakeUp()
-	}
+	h.queue.failed = false
+	h.wakeUp()
 }
 
 // wakeUp makes Run write. Its caller holds mu.
@@ -201,7 +201,11 @@ func (h *History) written(next file, batch []*Attempt, records []record, keys []
 		h.metrics.failures.Inc()
 		again := slices.DeleteFunc(batch, func(a *Attempt) bool { return a.waits })
 		for _, a := range again {
-			a.waits = true // for the next write, whenever that is; no caller waits for it
+			a.waits = true // for the next write; no caller waits for it
+		}
+		if !h.queue.failed && h.file.db != nil {
+			h.queue.failed = true
+			time.AfterFunc(h.again, h.retry)
 		}
 		h.queue.waiting = append(again, h.queue.waiting...)
 		h.bound()
