@@ -553,17 +553,33 @@ func (w *world) breakSnapshotterOf(ids []string) {
 // place the moment it becomes unused.
 func TestHoldBesideABrokenSnapshotter(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.five()
+		ids := w.five()
 		w.run("i0", "i1", "i2", "i3", "i4")
-		w.rt.SetFaults(fake.Faults{Broken: map[string]string{"stargz": "connection refused"}})
+		w.breakSnapshotterOf(ids[3:])
 		w.pass(time.Minute)
 		w.fill(95)
 		w.pass(time.Minute)
-		w.wantLogged(1, "the low threshold cannot be reached; holding")
+		w.wantLogged(1, "the low threshold cannot be reached; holding", "partial=")
 		w.rt.Stop(fake.CRINamespace, "c-i0")
 		w.rt.Delete(fake.CRINamespace, "c-i0")
 		w.pass(10 * time.Minute)
 		w.wantRemoved()
+	})
+}
+
+// A sweep that the hourly cap has cut short goes on although its images could not be read for a while.
+func TestSnapshotterBreaksInAHold(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Images.MaxRemovalsPerHour = "1"
+		ids := w.five()
+		w.fill(95)
+		w.pass(time.Minute)
+		w.wantRemoved(ids[0])
+		w.breakSnapshotterOf(ids[1:])
+		w.pass(6 * time.Minute)
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(5 * time.Hour)
+		w.wantRemoved(ids...)
 	})
 }
 
@@ -578,13 +594,13 @@ func TestHoldAndABrokenSnapshotter(t *testing.T) {
 		w.pass(time.Minute)
 		w.wantRemoved()
 		w.wantReason(ids[0], image.KeptInUse)
-		w.wantLogged(1, "holding")
+		w.wantLogged(1, "holding", "partial=")
 		w.down() // the next agent knows of it, too
 		w.up()
 		w.rt.SetFaults(fake.Faults{})
 		w.pass(10 * time.Minute)
 		w.wantRemoved(ids...)
-		w.wantLogged(1, "holding")
+		w.wantLogged(2, "holding")
 	})
 }
 

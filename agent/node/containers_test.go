@@ -545,6 +545,26 @@ func TestEndedPodsGiveWay(t *testing.T) {
 	})
 }
 
+// Images that cannot be judged may do once they can.
+func TestEndedPodsStayBesideABrokenSnapshotter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job", Ended: true}}}
+		w.deadPod("job")
+		ids := w.five()
+		w.breakSnapshotterOf(ids)
+		w.fill(85)
+		w.pass(time.Hour)
+		w.wantDid()
+		if w.metric("ebb_node_reclaim_holding") != 0 {
+			t.Error("a full disk is no alarm")
+		}
+		w.run("i0", "i1", "i2", "i3", "i4")
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(2 * time.Minute)
+		w.wantDid("c-job", "s-job")
+	})
+}
+
 // Others have freed the space since. No event says so, and no look at the images need have noticed.
 func TestEndedPodsStayWithoutNeed(t *testing.T) {
 	for name, fill := range map[string]func(*world, *plainDisk, uint64){
@@ -577,6 +597,26 @@ func TestEndedPodsStayWithoutNeed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// On btrfs, statfs does not show for a while what others have freed.
+func TestEndedPodsStayOnADiskThatLags(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.disk.kind = "btrfs"
+		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job"}}}
+		w.deadPod("job")
+		w.up()
+		w.fill(90)
+		w.pass(time.Minute)
+		w.rt.SetFaults(fake.Faults{Inventory: errors.New("busy")})
+		w.others(50)
+		w.disk.mu.Lock()
+		w.disk.written = -int64(size * 40 / 100)
+		w.disk.mu.Unlock()
+		w.pods.set(nil, kube.Pod{UID: "uid-job", Ended: true})
+		w.pass(time.Second)
+		w.wantDid()
+	})
 }
 
 // An image that a pod waits for is in use, whether its container exists or not,

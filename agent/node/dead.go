@@ -2,9 +2,7 @@ package node
 
 import (
 	"context"
-	"slices"
 
-	"github.com/ebb-agent/ebb/agent/node/watermark"
 	"github.com/ebb-agent/ebb/agent/node/workloads"
 )
 
@@ -31,17 +29,19 @@ func (d *dead) work(ctx context.Context) {
 		d.workloads.Soon(workloads.LookPause)
 		return
 	}
-	if err := d.workloads.Reconcile(ctx, d.rt, d.spaceNeeded); err != nil {
+	if err := d.workloads.Reconcile(ctx, d.rt, func() bool { return d.spaceNeeded(ctx) }); err != nil {
 		d.metrics.lookFailures.Inc()
 	}
 }
 
 // spaceNeeded reports whether a filesystem needs space that images cannot free: one without images has
 // reached its high threshold, or reclaim is on hold. Then what ended pods left behind is removed, too,
-// as the kubelet's eviction manager does. The disk is read anew: others may have freed the space since.
-func (d *dead) spaceNeeded() bool {
-	holding := d.reclaim.Holding()
-	return slices.ContainsFunc(d.watermark.Filesystems(), func(f *watermark.Filesystem) bool {
-		return (holding || !f.HoldsImages()) && d.watermark.Read(f) == nil && f.Thresholds.HighReached(f.Believed())
-	})
+// as the kubelet's eviction manager does. The disks are read anew: others may have freed the space since.
+func (d *dead) spaceNeeded(ctx context.Context) bool {
+	for _, f := range d.watermark.Filesystems() {
+		if !f.HoldsImages() && d.watermark.ReadExact(ctx, f) == nil && f.HighReached() {
+			return true
+		}
+	}
+	return d.reclaim.HoldNeedsSpace(ctx)
 }

@@ -173,6 +173,7 @@ type crashing struct {
 	*fake.Runtime
 	gone func(id string)
 	lost error // the answer, in place of none
+	mend error
 }
 
 type crashingWithdrawal struct {
@@ -187,6 +188,11 @@ func (c crashing) Withdraw(ctx context.Context, i inventory.Image) (inventory.Wi
 		return nil, err
 	}
 	return crashingWithdrawal{names, c, i.ID}, nil
+}
+
+func (c crashing) Mend(ctx context.Context) ([]string, error) {
+	mended, err := c.Runtime.Mend(ctx)
+	return mended, errors.Join(err, c.mend)
 }
 
 func (c crashing) Users(ctx context.Context, withdrawals ...inventory.Withdrawal) ([][]string, error) {
@@ -209,7 +215,7 @@ func (c crashingWithdrawal) Complete(ctx context.Context, collect bool) error {
 func TestAnswerIsLost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.dial = func(context.Context) (Runtime, error) {
-			return crashing{w.rt, func(string) {}, context.DeadlineExceeded}, nil
+			return crashing{w.rt, func(string) {}, context.DeadlineExceeded, nil}, nil
 		}
 		w.cfg.Images.MaxRemovalsPerHour = "2"
 		ids := w.five()
@@ -224,11 +230,26 @@ func TestAnswerIsLost(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 		}
+		w.wantLogged(2, "image removed", "freed=\"what it freed was not measured")
 		w.add("i0", 40)
 		w.pass(time.Minute)
 		if n := w.metric("ebb_node_images_repulled_total"); n != 1 {
 			t.Errorf("%v images are pulled again", n)
 		}
+	})
+}
+
+// While nobody knows whether it has happened, it counts for the hourly cap.
+func TestAnswerIsLostAndNothingMends(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.dial = func(context.Context) (Runtime, error) {
+			return crashing{w.rt, func(string) {}, context.DeadlineExceeded, errors.New("bolt: timeout")}, nil
+		}
+		w.cfg.Images.MaxRemovalsPerHour = "2"
+		ids := w.five()
+		w.fill(95)
+		w.pass(50 * time.Minute)
+		w.wantRemoved(ids[0], ids[1])
 	})
 }
 

@@ -131,12 +131,12 @@ func (d *decision) needed() weight {
 	return needed
 }
 
-// renews reports whether a hold begins, images that were missing in it can be judged again, or the disk is so much worse that one more attempt is
-// due. A disk that has less than that left cannot get so much worse: there, one is due when another
-// image may go.
+// renews reports whether a hold begins, or one more attempt is due: images that could not be judged then can be
+// now, or the disk is so much worse. A disk that has less than that left cannot get so much worse: there, one is
+// due when another image may go.
 func (d *decision) renews() bool {
 	hold, disk := d.Hold, d.Disk
-	if hold == nil || hold.Partial && !d.Partial {
+	if hold == nil || hold.Partial && !d.partial() {
 		return true
 	}
 	worse := func(stuck uint64, held bool, capacity, was, is uint64) bool {
@@ -153,7 +153,12 @@ func (d *decision) another() bool {
 	return slices.ContainsFunc(d.order[d.aged:], func(c *candidate) bool { return !listed[c] })
 }
 
-// listed returns the images that were already unused when the hold began, and still are.
+// partial reports whether the users of an image could not be read.
+func (d *decision) partial() bool {
+	return slices.ContainsFunc(d.images, func(c *candidate) bool { return c.Unread })
+}
+
+// listed returns the images that were already unused when the hold began, and still are or may be.
 func (d *decision) listed() map[*candidate]bool {
 	ids := make(map[string]bool, len(d.Hold.Images))
 	for _, id := range d.Hold.Images {
@@ -161,7 +166,7 @@ func (d *decision) listed() map[*candidate]bool {
 	}
 	listed := make(map[*candidate]bool, len(ids))
 	for _, c := range d.images {
-		if c.unused && ids[c.ID] {
+		if (c.unused || c.Unread) && ids[c.ID] {
 			listed[c] = true
 		}
 	}
@@ -174,7 +179,7 @@ func (d *decision) hold(removed []*candidate) *Hold {
 		Since:           d.now,
 		Bytes:           d.stuck.bytes > 0,
 		Inodes:          d.stuck.inodes > 0,
-		Partial:         d.Partial,
+		Partial:         d.partial(),
 		AvailableBytes:  d.Disk.AvailableBytes,
 		InodesAvailable: d.Disk.InodesAvailable,
 		Space:           d.space(removed),
@@ -196,7 +201,7 @@ func (d *decision) hold(removed []*candidate) *Hold {
 		listed = d.listed()
 	}
 	for _, c := range d.images {
-		if c.unused && (d.swept || listed[c]) {
+		if c.unused && d.swept || listed[c] {
 			hold.Images = append(hold.Images, c.ID)
 		}
 	}

@@ -86,7 +86,7 @@ func (t *tape) snapshot() Snapshot {
 	for range t.below(12) {
 		s.Images = append(s.Images, t.image(n))
 	}
-	s.ReclaimingBytes, s.ReclaimingInodes, s.Partial = t.below(2) == 1, t.below(2) == 1, t.below(2) == 1
+	s.ReclaimingBytes, s.ReclaimingInodes = t.below(2) == 1, t.below(2) == 1
 	if t.below(2) == 1 {
 		s.Hold = &Hold{Since: t.time(), Partial: t.below(2) == 1, Bytes: t.below(2) == 1, Inodes: t.below(2) == 1, AvailableBytes: t.size(), InodesAvailable: t.size()}
 		for range t.below(4) {
@@ -112,7 +112,7 @@ func (t *tape) image(nodes int) Image {
 	case 0:
 		img.ID = ""
 	case 1:
-		img.UsedBy = []string{""}
+		img.UsedBy, img.Unread = []string{""}, t.below(2) == 1
 	case 2:
 		img.Wanted = []string{"a", ""}
 	case 3:

@@ -270,7 +270,7 @@ func (o oracle) choose(v *verdict, aged, rest []string) (chosen, spared []string
 
 func (o oracle) renewed(stuck [2]bool, rest []string) bool {
 	hold, d := o.s.Hold, o.s.Disk
-	if hold == nil || hold.Partial && !o.s.Partial {
+	if hold == nil || hold.Partial && !slices.ContainsFunc(o.s.Images, func(i Image) bool { return i.Unread }) {
 		return true
 	}
 	point := func(capacity uint64) uint64 { return (capacity + 99) / 100 }

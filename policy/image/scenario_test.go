@@ -108,8 +108,12 @@ func (sc *scenario) do(words []string) {
 		sc.s.Blocked = strings.Join(words[1:], " ")
 	case "wait":
 		sc.now = sc.now.Add(sc.duration(words[1]))
-	case "partial":
-		sc.s.Partial = words[1] == "yes"
+	case "unread":
+		img := sc.find(words[1])
+		img.UsedBy, img.Unread = []string{"unread"}, true
+	case "read":
+		img := sc.find(words[1])
+		img.UsedBy, img.Unread = nil, false
 	case "reclaiming":
 		sc.s.ReclaimingBytes, sc.s.ReclaimingInodes = words[1] == "bytes", words[1] == "inodes"
 	case "carry-out":

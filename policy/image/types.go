@@ -55,9 +55,6 @@ type Snapshot struct {
 	// sandbox image).
 	Blocked string
 
-	// Partial means that the users of some images could not be read, so that those images stay for now.
-	Partial bool
-
 	// ReclaimingBytes and ReclaimingInodes mean that a run for that threshold has begun and
 	// has not reached its low threshold yet: the high threshold no longer matters. A caller
 	// that decides again during a run sets them. It clears them when the run ends, even if it
@@ -74,6 +71,7 @@ type Image struct {
 	References []string // every name the runtime knows it by
 
 	UsedBy  []string // containers, snapshots and sandboxes that use it, in any namespace
+	Unread  bool     // who uses it could not be read; UsedBy says why
 	Wanted  []string // pods bound to this node that will use it
 	Pinned  bool     // the runtime forbids its removal
 	Sandbox bool     // the runtime's sandbox ("pause") image
@@ -221,7 +219,7 @@ type Plan struct {
 //   - The disk gets worse by one percent of its capacity since the hold began, or the other
 //     dimension cannot reach its threshold either. Then everything that may go goes once
 //     more, and the hold is renewed with a new reading.
-//   - The hold is Partial, and the snapshot is not: the same.
+//   - The hold is Partial, and no image is Unread any more: the same.
 //   - Usage falls below the high threshold, and no run is in progress: the hold ends.
 //
 // Images that were already unused when the hold began may go at any time during it; those
@@ -241,13 +239,13 @@ type Hold struct {
 	// share of them.
 	NeedBytes, NeedInodes uint64
 
-	Partial bool // the hold began, or was last renewed, by a partial snapshot
+	Partial bool // an image was Unread when the hold began or was last renewed
 
 	// EndsAtBytes and EndsAtInodes are how much must be available now for the images that may go to
 	// reach the low threshold; 0 for a resource that can reach it.
 	EndsAtBytes, EndsAtInodes uint64
 
-	// Images are the IDs, sorted, of those that were unused at that reading and still are.
+	// Images are the IDs, sorted, of those that were unused at that reading and still are, or are Unread.
 	// They may go as soon as they are old enough, however often the decision is repeated, so
 	// that a plan that was cut short continues.
 	Images []string

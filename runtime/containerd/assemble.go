@@ -118,7 +118,7 @@ func (r *reading) inventory() *inventory.Inventory {
 	for _, e := range entries {
 		img := r.image(e, use, layers)
 		if name := unknown[e.cri.ID]; name != "" {
-			img.UsedBy = append(img.UsedBy, "snapshotter "+name+", which cannot be read")
+			img.UsedBy, img.Unread = append(img.UsedBy, "snapshotter "+name+", which cannot be read"), true
 		}
 		img.Roots = make([]image.NodeID, 0, len(e.records))
 		for _, rec := range e.records {

@@ -112,7 +112,7 @@ func TestBrokenSnapshotter(t *testing.T) {
 					t.Errorf("broken: %v", inv.Broken)
 				}
 				for _, i := range inv.Images {
-					if got := slices.Contains(i.UsedBy, "snapshotter proxy, which cannot be read"); got != (broken && i.ID == proxied) || i.InUse {
+					if got := slices.Contains(i.UsedBy, "snapshotter proxy, which cannot be read"); got != (broken && i.ID == proxied) || got != i.Unread || i.InUse {
 						t.Errorf("%v is used by %q", i.References, i.UsedBy)
 					}
 				}

@@ -66,7 +66,7 @@ func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
 		img := r.image(id)
 		img.Roots = g.roots[id]
 		if in := r.faults.In[id]; in != "" {
-			img.UsedBy = append(img.UsedBy, "snapshotter "+in)
+			img.UsedBy, img.Unread = append(img.UsedBy, "snapshotter "+in), true
 		}
 		inv.Images = append(inv.Images, img)
 	}

@@ -78,6 +78,9 @@ type Image struct {
 	// InUse reports whether UsedBy has a snapshot, or a container that has not ended. A container
 	// that has ended keeps its image, but does not use it. InUse is only exact in an Inventory.
 	InUse bool
+	// Unread reports whether the image is unpacked in a snapshotter that cannot be read. Then UsedBy has the
+	// snapshotter. Only an Inventory sets it.
+	Unread bool
 }
 
 // Layer names an unpacked top layer: a committed snapshot whose key is the

@@ -106,6 +106,11 @@ func (a *Attempt) settle(change func(e *page.HistoryEntry)) {
 	}
 	a.over, a.entry.Ended = true, &now
 	change(&a.entry)
+	if a.entry.Outcome == page.OutcomeRemoved { // so it was there, after all earlier attempts
+		a.h.decide(now, func(e *page.HistoryEntry) (mine, there bool) {
+			return e.Kind == a.entry.Kind && e.ID == a.entry.ID, true
+		})
+	}
 	if !a.drop {
 		a.drop = a.h.repeats(&a.entry)
 	}
@@ -164,16 +169,22 @@ func (h *History) repeats(e *page.HistoryEntry) bool {
 // Listed gives an outcome to the attempts of these kinds that have none, by what exists now. The
 // list must have been requested after they were begun. Listed returns those that have happened.
 func (h *History) Listed(there func(id string) bool, kinds ...string) (removed []page.HistoryEntry) {
-	now := h.o.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.decide(h.o.Now(), func(e *page.HistoryEntry) (mine, here bool) { return slices.Contains(kinds, e.Kind), there(e.ID) })
+}
+
+// decide gives an outcome to the attempts without one that are mine, and returns those that have happened. Its caller
+// holds mu.
+func (h *History) decide(now time.Time, is func(e *page.HistoryEntry) (mine, there bool)) (removed []page.HistoryEntry) {
 	h.left = slices.DeleteFunc(h.left, func(a *Attempt) bool {
 		e := &a.entry
-		if !slices.Contains(kinds, e.Kind) {
+		mine, there := is(e)
+		if !mine {
 			return false
 		}
 		e.Ended = &now
-		switch there := there(e.ID); {
+		switch {
 		case there && a.why == "":
 			a.drop = true
 		case there:
@@ -186,6 +197,21 @@ func (h *History) Listed(there func(id string) bool, kinds ...string) (removed [
 		return true
 	})
 	return removed
+}
+
+// InDoubt returns when removals of a kind were begun whose outcome is not known, once for each thing. It leaves out
+// entries for which counts returns false.
+func (h *History) InDoubt(kind string, counts func(page.HistoryEntry) bool) (begun []time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	seen := make(map[string]bool)
+	for _, a := range h.left {
+		if e := a.entry; e.Kind == kind && !seen[e.ID] && counts(e) {
+			seen[e.ID] = true
+			begun = append(begun, e.Time)
+		}
+	}
+	return begun
 }
 
 // record returns the attempt as the file should have it. Its caller holds mu.

@@ -19,8 +19,8 @@
 //
 // # Failure modes
 //
-// A failed write is a condition. Its entries wait in memory, bounded, for the next append, or for
-// the next write of the state. A bucket with invalid keys is deleted and created again; an invalid
+// A failed write is a condition. Its entries wait in memory, bounded, for the next append, and are
+// tried again each minute. A bucket with invalid keys is deleted and created again; an invalid
 // entry is left out. A file with damaged pages is moved aside as a whole (package state). An entry
 // is too old only if both ebb's clock and the wall clock say so, because either can be wrong.
 package history

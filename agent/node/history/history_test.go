@@ -14,6 +14,24 @@ import (
 )
 
 // Each outcome is what the caller said; the first one counts.
+// A removal that succeeds shows that earlier tries of the same thing, whose outcome was not known, did not.
+func TestRemovedAfterATryInDoubt(t *testing.T) {
+	k := newKit(t, limits{})
+	k.attachQuick(quickFile(t))
+	k.Begin(imageEntry("i"))[0].Unknown("the runtime went away")
+	count := func() int { return len(k.InDoubt(page.KindImage, func(page.HistoryEntry) bool { return true })) }
+	if n := count(); n != 1 {
+		t.Errorf("%d are in doubt", n)
+	}
+	k.Begin(imageEntry("i"))[0].Removed(&Freed{Bytes: 1})
+	if gone := k.Listed(func(string) bool { return false }, page.KindImage); len(gone) > 0 || count() > 0 {
+		t.Errorf("removed once more: %+v; in doubt: %d", gone, count())
+	}
+	k.write()
+	k.want("i removed", "i put_back")
+	k.close()
+}
+
 func TestOutcomes(t *testing.T) {
 	k := newKit(t, limits{})
 	k.attachQuick(quickFile(t))

@@ -73,9 +73,9 @@ func (b awayImages) expire(now time.Time) {
 }
 
 // any reports whether one of them is missing.
-func (b awayImages) any(missing func(id string) bool) bool {
-	for id := range b {
-		if missing(id) {
+func (b awayImages) any(now time.Time, missing func(id string) bool) bool {
+	for id, a := range b {
+		if now.Before(a.until) && missing(id) {
 			return true
 		}
 	}

@@ -205,7 +205,9 @@ func (t *Tracker) NoneWithdrawn() { t.away.ended() }
 func (t *Tracker) Late(missing func(id string) bool) bool { return t.away.late(t.clock.Now(), missing) }
 
 // AnyAway reports whether an image is missing because ebb withdrew it.
-func (t *Tracker) AnyAway(missing func(id string) bool) bool { return t.away.any(missing) }
+func (t *Tracker) AnyAway(missing func(id string) bool) bool {
+	return t.away.any(t.clock.Now(), missing)
+}
 
 // EventsBroke records that the event stream broke off.
 func (t *Tracker) EventsBroke() { t.containers.broke() }

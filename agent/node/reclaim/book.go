@@ -2,10 +2,12 @@ package reclaim
 
 import (
 	"context"
+	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/clock"
 	"github.com/ebb-agent/ebb/agent/node/history"
 	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/node/removal"
 	"github.com/ebb-agent/ebb/policy/image"
 )
 
@@ -34,6 +36,11 @@ func (o *Options) entry(d image.Decision) page.HistoryEntry {
 		Rule: string(d.Reason), Reason: string(d.Reason), Detail: d.Detail,
 		LastUsed: clock.OrNil(known.LastUsed), Arrived: clock.OrNil(known.Arrived), UsedBy: known.UsedBy, ComputedBytes: d.FreesBytes, ComputedInodes: d.FreesInodes,
 	}
+}
+
+// counts reports whether a removal at that time uses up the hourly cap.
+func (o *Options) counts(e page.HistoryEntry, at time.Time) bool {
+	return e.Arrived == nil || removal.Counts(o.Config.Images.MaxRemovalsPerHour, image.Reason(e.Rule), *e.Arrived, at)
 }
 
 // booked waits until the history has the images of a group. It stops waiting after a bounded time:

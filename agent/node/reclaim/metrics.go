@@ -101,7 +101,7 @@ func (m *metrics) freed(reason image.Reason, bytes uint64) {
 func (m *metrics) held(holds ...*image.Hold) {
 	space, holding := make(map[string]uint64), false
 	for _, h := range holds {
-		if h == nil {
+		if h == nil || h.Partial { // images that cannot be judged may do: then a full disk is still an alarm
 			continue
 		}
 		holding = true

@@ -46,10 +46,9 @@ func (r *Reclaimer) Find() {
 	}
 	r.target = r.filesystems[0]
 	for _, f := range r.filesystems {
-		// A run that an earlier agent began, by thresholds that have been raised since, or in mode enforce.
-		ended := func(began, high int) bool { return r.gate.Observe || high > began }
-		f.kept.ReclaimingBytes = f.kept.ReclaimingBytes && !ended(f.kept.HighPercent, f.Thresholds.HighPercent)
-		f.kept.ReclaimingInodes = f.kept.ReclaimingInodes && !ended(f.kept.InodesHighPercent, f.Thresholds.InodesHighPercent)
+		if f.kept.EndIfRaised(f.Thresholds); r.gate.Observe { // an earlier agent's, in mode enforce
+			f.kept.ReclaimingBytes, f.kept.ReclaimingInodes = false, false
+		}
 	}
 }
 
@@ -130,7 +129,6 @@ func (r *Reclaimer) snapshot(f *filesystem, inv *inventory.Inventory) image.Snap
 		Graph:           f.graph(inv.Graph),
 		Pods:            r.o.Pods.Policy(),
 		Blocked:         inv.Blocked,
-		Partial:         len(inv.Broken) > 0,
 		ReclaimingBytes: f.kept.ReclaimingBytes, ReclaimingInodes: f.kept.ReclaimingInodes,
 		Hold:   f.hold,
 		Images: make([]image.Image, 0, len(inv.Images)),
@@ -138,7 +136,7 @@ func (r *Reclaimer) snapshot(f *filesystem, inv *inventory.Inventory) image.Snap
 	for _, i := range inv.Images {
 		known := r.o.LastUse.Image(i.ID)
 		snapshot.Images = append(snapshot.Images, image.Image{
-			ID: i.ID, References: i.References, UsedBy: i.UsedBy, Wanted: r.o.Pods.Want(i),
+			ID: i.ID, References: i.References, UsedBy: i.UsedBy, Unread: i.Unread, Wanted: r.o.Pods.Want(i),
 			Pinned: i.Pinned, Sandbox: i.Sandbox, Keep: r.o.Keep.Match(i.References),
 			LastUsed: known.LastUsed, Arrived: known.Arrived, Observed: known.Observed,
 			RetryAt: r.gate.Until(i.ID), Roots: i.Roots, NominalBytes: i.NominalBytes,
@@ -169,6 +167,13 @@ func (f *filesystem) removes() []string {
 		ids[n] = d.ImageID
 	}
 	return ids
+}
+
+// needs reports whether the latest reading asks for space: by the high threshold, or by the low one during a run.
+func (f *filesystem) needs() bool {
+	p, disk := f.Thresholds, f.Believed()
+	return p.HighReached(disk) || f.kept.ReclaimingBytes && disk.BytesTo(p.LowPercent) > 0 ||
+		f.kept.ReclaimingInodes && disk.InodesTo(p.InodesLowPercent) > 0
 }
 
 // urgency returns by how many percentage points the filesystem is over its high threshold.

@@ -31,26 +31,29 @@ type Reclaimer struct {
 	executing   bool           // images are being removed
 	shadow      *shadow.Shadow // nil: the agent enforces
 	unmended    bool           // withdrawn images may still be without their names
-	restored    time.Time      // when the records of an earlier agent were taken over
 }
 
 // records are what the state file keeps.
 type records struct {
 	layers, content state.Reclaim // content is used where blobs have a filesystem of their own
 	removals        []time.Time   // of the last hour
+	restored        time.Time     // when those of an earlier agent were taken over
 }
 
-// count counts a removal for the hourly cap.
-func (s *records) count(o *Options, d image.Decision, now time.Time) {
-	if removal.Counts(o.Config.Images.MaxRemovalsPerHour, d.Reason, o.LastUse.Image(d.ImageID).Arrived, now) {
-		s.removals = append(s.removals, now)
-	}
-}
-
-// recent returns the times of the removals within the last hour, oldest first.
-func (s *records) recent(now time.Time) []time.Time {
+// recent returns the times of the removals within the last hour, oldest first. Those whose outcome is not known
+// count as well; those of an earlier agent are counted already.
+func (s *records) recent(o *Options) []time.Time {
+	now := o.Now()
 	s.removals = removal.Within(s.removals, now)
-	return s.removals
+	doubt := o.History.InDoubt(page.KindImage, func(e page.HistoryEntry) bool {
+		return !e.Time.Before(s.restored) && o.counts(e, now)
+	})
+	if len(doubt) == 0 {
+		return s.removals
+	}
+	recent := removal.Within(slices.Concat(s.removals, doubt), now)
+	slices.SortFunc(recent, time.Time.Compare)
+	return recent
 }
 
 // New registers the metrics. It starts nothing.
@@ -69,11 +72,10 @@ func New(r *prometheus.Registry, o Options) *Reclaimer {
 // written there before it happens.
 func (r *Reclaimer) Restore(from state.Records) {
 	m := &from.Meta
-	r.records = records{layers: m.Reclaim, content: m.Content, removals: m.Removals}
+	r.records = records{layers: m.Reclaim, content: m.Content, removals: m.Removals, restored: r.o.Now()}
 	now := r.o.Now()
-	r.restored = now
 	known := removal.Within(r.o.History.Removals(page.KindImage, now.Add(-removal.CapWindow), func(e page.HistoryEntry) bool {
-		return e.Arrived == nil || removal.Counts(r.o.Config.Images.MaxRemovalsPerHour, image.Reason(e.Rule), *e.Arrived, e.Time)
+		return r.o.counts(e, e.Time)
 	}), now)
 	if len(known) > len(removal.Within(m.Removals, now)) {
 		r.records.removals = known
@@ -99,17 +101,19 @@ func (r *Reclaimer) Connected(rt Runtime) { r.runtime, r.unmended = rt, true }
 // Unmended reports whether the runtime's list may lack images that are there, but without their names.
 func (r *Reclaimer) Unmended() bool { return r.unmended }
 
-// Happened counts removals that turned out to have happened although the runtime did not answer, or the agent was
+// Happened counts and logs removals that turned out to have happened although the runtime did not answer, or the agent was
 // killed. Restore has counted those of an earlier agent for the hourly cap.
 func (r *Reclaimer) Happened(removals []page.HistoryEntry) {
 	now := r.o.Now()
 	for _, e := range removals {
 		d := image.Decision{ImageID: e.ID, Reason: image.Reason(e.Rule), FreesBytes: e.ComputedBytes, FreesInodes: e.ComputedInodes}
-		if !e.Time.Before(r.restored) {
-			r.records.count(r.o, d, now)
+		if !e.Time.Before(r.records.restored) && r.o.counts(e, now) {
+			r.records.removals = append(r.records.removals, now)
 		}
 		r.metrics.freed(d.Reason, 0) // it was not measured
-		r.o.LastUse.Removed(d, e.Names, now)
+		r.o.Log.Info("image removed", "image", e.ID, "references", e.Names, "reason", e.Rule, "detail", e.Detail,
+			"computed_bytes", e.ComputedBytes, "freed", e.Error, "begun", e.Time)
+		r.o.LastUse.Removed(d, e.Names, e.Time)
 		r.gate.Forget(e.ID)
 	}
 }
@@ -172,9 +176,12 @@ func (r *Reclaimer) Mend(ctx context.Context) (images int) {
 	return images
 }
 
-// Holding reports whether space is needed that images cannot free.
-func (r *Reclaimer) Holding() bool {
-	return slices.ContainsFunc(r.filesystems, func(f *filesystem) bool { return f.kept.Hold != nil })
+// HoldNeedsSpace reads the disks on hold, and reports whether one still needs space that images cannot free. While some
+// images cannot be judged, they may.
+func (r *Reclaimer) HoldNeedsSpace(ctx context.Context) bool {
+	return slices.ContainsFunc(r.filesystems, func(f *filesystem) bool {
+		return f.kept.Hold != nil && !f.kept.Hold.Partial && r.o.Disks.ReadExact(ctx, f.Filesystem) == nil && f.needs()
+	})
 }
 
 // Above reports whether a filesystem with images had reached its high threshold at its latest reading.

@@ -31,7 +31,7 @@ func TestRecordsAreCopied(t *testing.T) {
 	r.Restore(fresh())
 	var saved state.Records
 	r.Save(&saved)
-	r.records.recent(r.o.Now()) // drops the one that is older than an hour
+	r.records.recent(r.o) // drops the one that is older than an hour
 	r.records.layers.Hold.Space[0].Bytes = 2
 	r.records.content.ReclaimingInodes = false
 	if diff := cmp.Diff(fresh(), saved); diff != "" {

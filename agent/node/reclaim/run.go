@@ -155,7 +155,7 @@ func (run *Run) allowed() (free int, result string) {
 	if hourly == 0 {
 		return run.allowedAtAll(), resultCapped
 	}
-	free, at := removal.Budget(run.r.records.recent(run.o.Now()), hourly, run.o.Now())
+	free, at := removal.Budget(run.r.records.recent(run.o), hourly, run.o.Now())
 	if free > 0 {
 		return min(free, run.allowedAtAll()), resultCapped
 	}
@@ -172,14 +172,14 @@ func (run *Run) byAgeAlone() int {
 	if p := run.r.target.plan; run.asked != nil || p.NeedBytes > 0 || p.NeedInodes > 0 {
 		return 0
 	}
-	return removal.ByAge(len(run.pass.inv.Images), run.r.records.recent(run.o.Now()), run.o.Config.Images.AgeRemovalsPerHourPercent)
+	return removal.ByAge(len(run.pass.inv.Images), run.r.records.recent(run.o), run.o.Config.Images.AgeRemovalsPerHourPercent)
 }
 
 // capped is the condition that the hourly cap is reached.
 const capped = "capped"
 
 func (run *Run) allowedAtAll() int {
-	recent := run.r.records.recent(run.o.Now())
+	recent := run.r.records.recent(run.o)
 	hourly := removal.Hourly(run.o.Config.Images.MaxRemovalsPerHour, len(run.pass.inv.Images), recent)
 	free, at := removal.Budget(recent, hourly, run.o.Now())
 	if free > 0 {
@@ -232,7 +232,9 @@ func (run *Run) measure(ctx context.Context, gone []leaving, before watermark.Me
 	var all image.Decision
 	for _, l := range gone {
 		all.FreesBytes, all.FreesInodes = all.FreesBytes+l.FreesBytes, all.FreesInodes+l.FreesInodes
-		r.records.count(run.o, l.Decision, now)
+		if e := run.o.entry(l.Decision); run.o.counts(e, now) {
+			r.records.removals = append(r.records.removals, now)
+		}
 	}
 	total := run.o.Disks.Removed(ctx, f, before, all)
 	run.outcome.freed += total.Bytes

@@ -16,7 +16,7 @@ func (r *Reclaimer) explainHold(f *filesystem) {
 	switch {
 	case h == nil && was != nil:
 		why := "no space is needed any more"
-		if f.plan.NeedBytes > 0 || f.plan.NeedInodes > 0 {
+		if was.Bytes && f.plan.NeedBytes > 0 || was.Inodes && f.plan.NeedInodes > 0 {
 			why = "images can reach the low threshold again"
 		}
 		r.bookHold(f, page.OutcomeEnded, why)
@@ -33,6 +33,9 @@ func (r *Reclaimer) explainHold(f *filesystem) {
 		if by := r.o.WritersGrew(h.Inodes && !h.Bytes); by != "" {
 			line = append(line, "written_by", by)
 		}
+		if h.Partial {
+			line = append(line, "partial", "the images of a snapshotter that cannot be read stay until it can")
+		}
 		r.o.Log.Warn("the low threshold cannot be reached; holding", line...)
 		r.bookHold(f, page.OutcomeRefused, holdReason(was, h))
 		r.o.Tell(holdFact(f.Path, h))
@@ -42,7 +45,7 @@ func (r *Reclaimer) explainHold(f *filesystem) {
 // sameHold reports whether two holds are about the same resources, so that the log line of the first is
 // still true. The metrics show how full the disk is.
 func sameHold(was, is *image.Hold) bool {
-	return was != nil && is != nil && was.Bytes == is.Bytes && was.Inodes == is.Inodes
+	return was != nil && is != nil && was.Bytes == is.Bytes && was.Inodes == is.Inodes && was.Partial == is.Partial
 }
 
 func heldBytes(h *image.Hold) string {

@@ -95,6 +95,7 @@ func (s *Shadow) Decide(path string, is image.Snapshot) (w Would) {
 	now := s.o.Now()
 	s.NeededAgain(is.Images)
 	run := s.sum.Runs[path]
+	run.EndIfRaised(is.Policy)
 	would := image.Without(s.arrivedAgain(is), s.gone)
 	if now.Before(s.shows) {
 		s.o.LookAgain(s.shows)
@@ -111,7 +112,10 @@ func (s *Shadow) Decide(path string, is image.Snapshot) (w Would) {
 	}
 	goes := s.capped(plan, len(would.Images), counts, now)
 	cut := len(goes) < len(plan.Remove)
-	s.sum.Runs[path] = state.Reclaim{Hold: plan.Hold, ReclaimingBytes: cut && plan.NeedBytes > 0, ReclaimingInodes: cut && plan.NeedInodes > 0}
+	s.sum.Runs[path] = state.Reclaim{
+		Hold: plan.Hold, ReclaimingBytes: cut && plan.NeedBytes > 0, ReclaimingInodes: cut && plan.NeedInodes > 0,
+		HighPercent: is.Policy.HighPercent, InodesHighPercent: is.Policy.InodesHighPercent,
+	}
 	w = Would{Removed: len(goes), Disk: would.Disk, Hold: plan.Hold, Next: plan.Next}
 	for _, d := range goes {
 		s.remove(d, counts(d), now)

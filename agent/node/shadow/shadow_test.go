@@ -62,6 +62,20 @@ func (n *node) wantGone(t *testing.T, when string, want int) {
 	}
 }
 
+// A run that a cap has cut short ends if the high threshold is raised.
+func TestRunEndsIfRaised(t *testing.T) {
+	n := newNode(20, func(c *config.Images) { c.MaxRemovalsPerHour = "1" })
+	n.is.Policy.MaximumAge = 0
+	n.is.Disk.AvailableBytes = 150
+	n.wantGone(t, "by the cap", 1)
+	n.is.Disk.AvailableBytes = 240
+	n.now = n.now.Add(time.Hour)
+	n.wantGone(t, "the run goes on", 2)
+	n.is.Policy.HighPercent = 95
+	n.now = n.now.Add(time.Hour)
+	n.wantGone(t, "raised", 2)
+}
+
 // No more would go than the hourly caps allow, and the shadow is asked again when they have room.
 func TestCaps(t *testing.T) {
 	t.Run("by age", func(t *testing.T) {

@@ -114,9 +114,16 @@ type Reclaim struct {
 	ReclaimingBytes  bool `json:"reclaimingBytes,omitempty"`
 	ReclaimingInodes bool `json:"reclaimingInodes,omitempty"`
 
-	// HighPercent and InodesHighPercent are the high thresholds by which the run began. It ends if they are raised.
+	// HighPercent and InodesHighPercent are the high thresholds by which the run began; 0: not known.
 	HighPercent       int `json:"highPercent,omitempty"`
 	InodesHighPercent int `json:"inodesHighPercent,omitempty"`
+}
+
+// EndIfRaised ends a run that began by a lower threshold than p has.
+func (r *Reclaim) EndIfRaised(p image.Policy) {
+	raised := func(began, high int) bool { return began > 0 && high > began }
+	r.ReclaimingBytes = r.ReclaimingBytes && !raised(r.HighPercent, p.HighPercent)
+	r.ReclaimingInodes = r.ReclaimingInodes && !raised(r.InodesHighPercent, p.InodesHighPercent)
 }
 
 // Records is the whole state.

@@ -21,7 +21,7 @@ func (w *Watcher) Read(f *Filesystem) error {
 // ReadForPlan takes a reading for a plan. It logs it if the threshold is reached, because the
 // kernel's event may still be on its way.
 func (w *Watcher) ReadForPlan(ctx context.Context, f *Filesystem) error {
-	if err := w.update(ctx, f); err != nil {
+	if err := w.ReadExact(ctx, f); err != nil {
 		return err
 	}
 	if f.HighReached() {
@@ -31,12 +31,12 @@ func (w *Watcher) ReadForPlan(ctx context.Context, f *Filesystem) error {
 	return nil
 }
 
-// update takes a reading for a decision. The figure is made exact first while freed space is
+// ReadExact takes a reading for a decision. The figure is made exact first while freed space is
 // believed, and where statfs lags and the threshold is reached by statfs or by the kernel's count:
 // usage may look too low after writes, and too high after deletes. If that takes too long, the
 // current figure is used, with what is believed of the agent's own removals. It is an error if the
 // filesystem is gone by then.
-func (w *Watcher) update(ctx context.Context, f *Filesystem) error {
+func (w *Watcher) ReadExact(ctx context.Context, f *Filesystem) error {
 	r, err := w.survey.read(f)
 	if err != nil {
 		return err

@@ -128,7 +128,7 @@ func (w *Watcher) Crossed(ctx context.Context, c bpf.Crossing) Demand {
 	if !c.Near {
 		w.o.Metrics.crossings.WithLabelValues(f.name()).Inc()
 	}
-	err := w.update(ctx, f)
+	err := w.ReadExact(ctx, f)
 	switch {
 	case err == nil && !f.HighReached():
 		w.crossedEarly(f) // a run just freed the space, or a writer did
@@ -164,7 +164,7 @@ func (w *Watcher) Looked(ctx context.Context) (d Demand) {
 	}
 	for _, f := range w.survey.filesystems {
 		if !f.HoldsImages() {
-			d.Workloads = w.noReclaim(f, w.update(ctx, f)).Workloads || d.Workloads
+			d.Workloads = w.noReclaim(f, w.ReadExact(ctx, f)).Workloads || d.Workloads
 		}
 	}
 	return d
@@ -264,7 +264,7 @@ func (w *Watcher) Recheck(ctx context.Context) (d Demand) {
 			continue
 		}
 		f.recheckAt = time.Time{}
-		err := w.update(ctx, f)
+		err := w.ReadExact(ctx, f)
 		switch {
 		case !f.HoldsImages() || err == nil && !f.HighReached():
 			d.Workloads = w.noReclaim(f, err).Workloads || d.Workloads

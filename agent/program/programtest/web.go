@@ -6,7 +6,9 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,8 +27,8 @@ const (
 	Hash     = "$2a$04$ZzUZUpDOosEw4dRS6r0yeeAIOm.lLoEX/jFVwAY5pxYsKbZPEhESK"
 )
 
-// Web makes a web configuration file with a certificate for 127.0.0.1 and one user, and a
-// client that trusts this certificate.
+// Web makes a web configuration file with a certificate and one user, and a client that trusts this certificate
+// on any address.
 func Web(t *testing.T) (file string, client *http.Client) {
 	t.Helper()
 	server := httptest.NewTLSServer(nil)
@@ -48,14 +50,17 @@ func Web(t *testing.T) (file string, client *http.Client) {
 		}
 	}
 	client = server.Client()
-	client.Transport.(*http.Transport).DisableKeepAlives = true // each request has its own connection
+	transport := client.Transport.(*http.Transport)
+	transport.DisableKeepAlives = true                   // each request has its own connection
+	transport.TLSClientConfig.ServerName = "example.com" // which httptest's certificate has
 	return file, client
 }
 
-// FreeAddress returns an address on loopback that no process listens at now.
+// FreeAddress returns an address on loopback that no process listens at now. It has an IP address of its own, so that
+// no other test, which also takes any free port, gets it meanwhile.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", rand.N(255), rand.N(255), 1+rand.N(254)))
 	if err != nil {
 		t.Fatal(err)
 	}
