@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -354,10 +355,10 @@ func TestJournalSweptThenRestored(t *testing.T) {
 // A take-over that was under way when etcd was restored proves nothing about the journal that is there
 // now: nothing is sent before that one is taken over.
 func TestRestoredDuringTakeOver(t *testing.T) {
-	writes := 0
+	var writes atomic.Int64
 	inBubble(t, nil, func(f *fake) {
 		f.kept.Fail = func(journal.Segment) (bool, error) {
-			switch writes++; writes {
+			switch writes.Add(1) {
 			case 1:
 				time.Sleep(10 * time.Second)
 				return true, nil
@@ -375,7 +376,7 @@ func TestRestoredDuringTakeOver(t *testing.T) {
 		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
 		b.want("pods left", b.left(pods), 3)
-		b.want("take-overs", writes, 2)
+		b.want("take-overs", writes.Load(), 2)
 		b.after(2 * time.Minute)
 		b.journalFails(nil)
 		b.after(time.Minute)
