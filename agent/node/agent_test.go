@@ -554,14 +554,13 @@ func (w *world) breakSnapshotterOf(ids []string) {
 func TestHoldBesideABrokenSnapshotter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()
-		w.run("i0", "i1", "i2", "i3", "i4")
+		w.run("i0", "i1", "i2")
 		w.breakSnapshotterOf(ids[3:])
 		w.pass(time.Minute)
-		w.fill(95)
+		w.fill(99)
 		w.pass(time.Minute)
 		w.wantLogged(1, "the low threshold cannot be reached; holding", "partial=")
-		w.rt.Stop(fake.CRINamespace, "c-i0")
-		w.rt.Delete(fake.CRINamespace, "c-i0")
+		w.end("i0")
 		w.pass(10 * time.Minute)
 		w.wantRemoved()
 	})
@@ -572,9 +571,10 @@ func TestSnapshotterBreaksInAHold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.cfg.Images.MaxRemovalsPerHour = "1"
 		ids := w.five()
-		w.fill(95)
+		w.fill(99)
 		w.pass(time.Minute)
 		w.wantRemoved(ids[0])
+		w.wantLogged(1, "holding")
 		w.breakSnapshotterOf(ids[1:])
 		w.pass(6 * time.Minute)
 		w.rt.SetFaults(fake.Faults{})
@@ -593,7 +593,7 @@ func TestHoldAndABrokenSnapshotter(t *testing.T) {
 		w.fill(99) // with 20 percent of images
 		w.pass(time.Minute)
 		w.wantRemoved()
-		w.wantReason(ids[0], image.KeptInUse)
+		w.wantReason(ids[0], image.KeptUseUnknown)
 		w.wantLogged(1, "holding", "partial=")
 		w.down() // the next agent knows of it, too
 		w.up()

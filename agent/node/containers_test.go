@@ -565,6 +565,129 @@ func TestEndedPodsStayBesideABrokenSnapshotter(t *testing.T) {
 	})
 }
 
+// What a snapshotter that cannot be read does not change: its images are in use anyway.
+func TestEndedPodsGiveWayBesideABrokenSnapshotter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job", Ended: true}}}
+		w.deadPod("job")
+		ids := w.five()
+		w.run("i0", "i1", "i2", "i3", "i4")
+		w.breakSnapshotterOf(ids)
+		w.pass(time.Minute)
+		w.fill(85)
+		w.pass(time.Hour)
+		w.wantDid("c-job", "s-job")
+		if w.metric("ebb_node_reclaim_holding") != 1 {
+			t.Error("an alarm, although no image can help")
+		}
+	})
+}
+
+// A snapshotter breaks during a hold. Images that fell out of use meanwhile may be enough once it can be read.
+func TestEndedPodsStayWhenASnapshotterBreaks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job"}}}
+		w.deadPod("job")
+		ids := w.five()
+		w.run("i0", "i1", "i2", "i3", "i4")
+		w.pass(time.Minute)
+		w.fill(85)
+		w.pass(time.Minute)
+		w.wantLogged(1, "holding")
+		w.breakSnapshotterOf(ids[:3])
+		w.end("i0", "i1", "i2")
+		w.pass(6 * time.Minute)
+		w.pods.set(nil, kube.Pod{UID: "uid-job", Ended: true})
+		w.pass(time.Minute)
+		w.wantDid()
+		if w.metric("ebb_node_reclaim_holding") != 0 {
+			t.Error("a full disk is no alarm")
+		}
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(6 * time.Minute)
+		w.wantRemoved(ids[:3]...)
+		w.wantDid()
+	})
+}
+
+// podEndsDuringARun has the pod of a job end at the first removal, and gives the agent time to notice.
+func (w *world) podEndsDuringARun() {
+	var once sync.Once
+	w.rt.SetFaults(fake.Faults{During: func(string) {
+		once.Do(func() {
+			w.pods.set(nil, kube.Pod{UID: "uid-job", Ended: true})
+			time.Sleep(time.Second)
+		})
+	}})
+}
+
+// Images go first. If the disk is below its high threshold then, ended pods keep their containers, although images do not
+// reach the low one.
+func TestEndedPodsComeAfterImages(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job"}}}
+		w.deadPod("job")
+		ids := w.five()
+		w.pass(time.Minute)
+		w.podEndsDuringARun()
+		w.fill(99) // with 20 percent of images
+		w.pass(time.Minute)
+		w.wantRemoved(ids...)
+		w.wantLogged(1, "holding")
+		w.wantDid()
+	})
+}
+
+// A pod that ends while images that fell out of use end the hold keeps its containers: images are enough.
+func TestEndedPodsStayWhileImagesGo(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job"}}}
+		w.deadPod("job")
+		ids := w.five()
+		w.run("i0", "i1", "i2", "i3", "i4")
+		w.pass(time.Minute)
+		w.fill(85)
+		w.pass(time.Minute)
+		w.wantLogged(1, "holding")
+		w.podEndsDuringARun()
+		w.end("i0", "i1", "i2")
+		w.pass(time.Minute)
+		w.wantRemoved(ids[:3]...)
+		w.wantDid()
+	})
+}
+
+// On btrfs an exact reading commits the filesystem. Containers that come and go during a hold do not ask for one.
+func TestHoldsWithoutEndedPodsCommitNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.disk.kind = "btrfs"
+		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job", Ended: true}, {UID: "uid-web"}}}
+		w.five()
+		w.run("i0", "i1", "i2", "i3", "i4")
+		w.rt.AddSandbox(container.Sandbox{ID: "s-web", Pod: pod("web")})
+		w.pass(time.Minute)
+		w.fill(99)
+		w.pass(time.Minute)
+		w.wantLogged(1, "holding")
+		commits := func(change func(n int)) int {
+			before := w.disk.settled
+			for n := range 100 {
+				change(n)
+				w.pass(200 * time.Millisecond)
+			}
+			return w.disk.settled - before
+		}
+		quiet := commits(func(int) {})
+		loud := commits(func(n int) {
+			w.rt.AddContainer(w.exited(fmt.Sprintf("c%02d", n), "web", uint32(n)))
+			w.rt.Exit(fmt.Sprintf("c%02d", n))
+		})
+		if len(w.did()) < 50 || loud > quiet+5 {
+			t.Errorf("%d containers removed; %d commits, %d without", len(w.did()), loud, quiet)
+		}
+	})
+}
+
 // Others have freed the space since. No event says so, and no look at the images need have noticed.
 func TestEndedPodsStayWithoutNeed(t *testing.T) {
 	for name, fill := range map[string]func(*world, *plainDisk, uint64){

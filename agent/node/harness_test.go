@@ -158,6 +158,15 @@ func (w *world) run(names ...string) {
 	}
 }
 
+// end ends the containers of run, one after the other, and deletes them.
+func (w *world) end(names ...string) {
+	for _, name := range names {
+		w.rt.Stop(fake.CRINamespace, "c-"+name)
+		w.rt.Delete(fake.CRINamespace, "c-"+name)
+		w.pass(time.Millisecond)
+	}
+}
+
 // use runs a container from an image and removes it.
 func (w *world) use(name string) {
 	w.run(name)

@@ -106,7 +106,7 @@ func TestShadowIsWhatEnforcingDoes(t *testing.T) {
 			var counted [2][3]float64
 			for n, mode := range []config.Mode{config.ModeEnforce, config.ModeObserve} {
 				inWorld(t, func(w *world) {
-					w.cfg.Mode = mode
+					w.cfg.Mode, w.cfg.ReconcileInterval = mode, config.Duration(24*time.Hour) // when it comes is random
 					w.cfg.Images.MinimumAge, w.cfg.Images.MaximumAge = config.Duration(minimum), config.Duration(maximum)
 					w.cfg.Images.LowThresholdPercent = low
 					w.cfg.Images.AgeRemovalsPerHourPercent = byAge

@@ -58,7 +58,7 @@ var labelChoices = map[string][]string{
 	"resource":   {"bytes", "inodes"},
 	"result": {"low_reached", "age_done", "age_capped", "hold", "capped", "shortfall", "incomplete", "observed", "paused", "done", "short",
 		"sent", "failed", "dropped"},
-	"state": {"blocked", "in_use", "wanted", "pinned", "sandbox", "keep_rule", "pods_unknown", "minimum_age", "removal_failed", "not_needed",
+	"state": {"blocked", "in_use", "wanted", "pinned", "sandbox", "keep_rule", "use_unknown", "pods_unknown", "minimum_age", "removal_failed", "not_needed",
 		"frees_nothing", "futile", "hold", "threshold", "maximum_age", "asked"},
 	"threshold": {"high", "low"},
 	"tier":      {"fentry"},

@@ -153,9 +153,9 @@ func (d *decision) another() bool {
 	return slices.ContainsFunc(d.order[d.aged:], func(c *candidate) bool { return !listed[c] })
 }
 
-// partial reports whether the users of an image could not be read.
+// partial reports whether an image stays only because its users could not be read.
 func (d *decision) partial() bool {
-	return slices.ContainsFunc(d.images, func(c *candidate) bool { return c.Unread })
+	return slices.ContainsFunc(d.images, func(c *candidate) bool { return c.keep == KeptUseUnknown })
 }
 
 // listed returns the images that were already unused when the hold began, and still are or may be.
@@ -166,7 +166,7 @@ func (d *decision) listed() map[*candidate]bool {
 	}
 	listed := make(map[*candidate]bool, len(ids))
 	for _, c := range d.images {
-		if (c.unused || c.Unread) && ids[c.ID] {
+		if (c.unused || c.keep == KeptUseUnknown) && ids[c.ID] {
 			listed[c] = true
 		}
 	}

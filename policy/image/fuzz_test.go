@@ -112,7 +112,7 @@ func (t *tape) image(nodes int) Image {
 	case 0:
 		img.ID = ""
 	case 1:
-		img.UsedBy, img.Unread = []string{""}, t.below(2) == 1
+		img.UsedBy = []string{""}
 	case 2:
 		img.Wanted = []string{"a", ""}
 	case 3:
@@ -121,6 +121,8 @@ func (t *tape) image(nodes int) Image {
 		img.Sandbox = true
 	case 5:
 		img.Keep = "**"
+	case 6:
+		img.Unread = "s"
 	}
 	return img
 }

@@ -16,10 +16,16 @@ type oracle struct {
 
 // verdict is the part of a plan that the oracle answers for.
 type verdict struct {
-	Remove  []Decision // ID, reason and frees only
-	Kept    map[string]Reason
-	Holding bool
-	Need    [2]uint64
+	Remove []Decision // ID, reason and frees only
+	Kept   map[string]Reason
+	Hold   *holds
+	Need   [2]uint64
+}
+
+// holds is what a hold says of images.
+type holds struct {
+	Partial bool
+	Images  []string // sorted
 }
 
 // reachable marks what holders and the images lead to.
@@ -105,6 +111,8 @@ func (o oracle) fixed(img Image) Reason {
 		return KeptSandbox
 	case img.Keep != "":
 		return KeptByRule
+	case img.Unread != "":
+		return KeptUseUnknown
 	case o.unheardOf(known(img.Arrived, img.Observed)):
 		return KeptPodsUnknown
 	case o.since(known(img.Arrived, img.Observed)) < o.s.Policy.MinimumAge:
@@ -192,7 +200,9 @@ func (o oracle) decide() verdict {
 	slices.SortFunc(rest, byUse)
 
 	if o.s.Blocked != "" || len(o.s.Policy.Validate()) > 0 {
-		v.Holding = o.s.Hold != nil && v.Need != [2]uint64{}
+		if o.s.Hold != nil && v.Need != [2]uint64{} {
+			v.Hold = &holds{o.s.Hold.Partial, o.s.Hold.Images}
+		}
 		return v
 	}
 	chosen, spared := o.choose(&v, ids(aged), ids(rest))
@@ -239,11 +249,15 @@ func (o oracle) choose(v *verdict, aged, rest []string) (chosen, spared []string
 		chosen = prefix(rest, v.Need)
 		return o.prune(v, aged, chosen, stuck, v.Need)
 	}
-	v.Holding = true
-	needed := v.Need
+	v.Hold = &holds{Partial: o.unread()}
+	needed, listed := v.Need, func(img Image) bool { return o.unused(img) }
 	if o.renewed(stuck, rest) {
 		chosen = rest
 	} else {
+		v.Hold.Partial = o.s.Hold.Partial
+		listed = func(img Image) bool {
+			return slices.Contains(o.s.Hold.Images, img.ID) && (o.unused(img) || o.fixed(img) == KeptUseUnknown)
+		}
 		needed = [2]uint64{max(needed[0], o.s.Hold.NeedBytes), max(needed[1], o.s.Hold.NeedInodes)}
 		var own, others []string
 		for _, id := range rest {
@@ -265,12 +279,32 @@ func (o oracle) choose(v *verdict, aged, rest []string) (chosen, spared []string
 			chosen = own
 		}
 	}
+	for _, img := range o.s.Images {
+		if listed(img) {
+			v.Hold.Images = append(v.Hold.Images, img.ID)
+		}
+	}
+	slices.Sort(v.Hold.Images)
 	return o.prune(v, aged, chosen, stuck, needed)
+}
+
+// unused: nothing but youth and what is not known of the pods may keep it.
+func (o oracle) unused(img Image) bool {
+	switch o.fixed(img) {
+	case "", KeptPodsUnknown, KeptYoung:
+		return true
+	}
+	return false
+}
+
+// unread: of an image it is not known whether it is used.
+func (o oracle) unread() bool {
+	return slices.ContainsFunc(o.s.Images, func(img Image) bool { return o.fixed(img) == KeptUseUnknown })
 }
 
 func (o oracle) renewed(stuck [2]bool, rest []string) bool {
 	hold, d := o.s.Hold, o.s.Disk
-	if hold == nil || hold.Partial && !slices.ContainsFunc(o.s.Images, func(i Image) bool { return i.Unread }) {
+	if hold == nil || hold.Partial && !o.unread() {
 		return true
 	}
 	point := func(capacity uint64) uint64 { return (capacity + 99) / 100 }
@@ -351,7 +385,7 @@ func (o oracle) explain(v *verdict, aged, rest []Image, chosen, spared []string)
 		switch {
 		case slices.Contains(chosen, img.ID):
 		case slices.Contains(spared, img.ID): // said by prune
-		case v.Holding:
+		case v.Hold != nil:
 			v.Kept[img.ID] = KeptHold
 		default:
 			v.Kept[img.ID] = KeptNotNeeded

@@ -80,7 +80,9 @@ func genImage(t *rapid.T, i, nodes int) Image {
 	case 5:
 		img.Pinned, img.UsedBy = true, []string{"container k8s.io/a"}
 	case 6:
-		img.Unread, img.UsedBy = true, []string{"snapshotter s"}
+		img.Unread = "s"
+	case 7:
+		img.Unread, img.UsedBy = "s", []string{"container k8s.io/a"}
 	}
 	return img
 }
@@ -158,7 +160,10 @@ func TestDecideAgreesWithOracle(t *testing.T) {
 }
 
 func summarize(p Plan) verdict {
-	v := verdict{Kept: make(map[string]Reason), Holding: p.Hold != nil, Need: [2]uint64{p.NeedBytes, p.NeedInodes}}
+	v := verdict{Kept: make(map[string]Reason), Need: [2]uint64{p.NeedBytes, p.NeedInodes}}
+	if h := p.Hold; h != nil {
+		v.Hold = &holds{h.Partial, h.Images}
+	}
 	for _, d := range p.Remove {
 		d.Detail = ""
 		v.Remove = append(v.Remove, d)
@@ -365,9 +370,7 @@ func TestHoldDoesNotGrind(t *testing.T) {
 			s.Images = slices.DeleteFunc(s.Images, func(img Image) bool { return img.ID == d.ImageID })
 		}
 		for i := range s.Images {
-			if s.Images[i].Wanted = nil; !s.Images[i].Unread {
-				s.Images[i].UsedBy = nil
-			}
+			s.Images[i].Wanted, s.Images[i].UsedBy = nil, nil
 		}
 		second := Decide(s, noon)
 		if second.Hold == nil || len(first.Hold.Images) > len(first.Remove) || first.Hold.Bytes != second.Hold.Bytes || first.Hold.Inodes != second.Hold.Inodes {

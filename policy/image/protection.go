@@ -36,6 +36,12 @@ var protections = []protection{
 		}
 		return "kept by the rule " + c.Keep
 	}},
+	{KeptUseUnknown, func(c *candidate, _ *Snapshot, _ time.Time) string {
+		if c.Unread == "" {
+			return ""
+		}
+		return "the snapshotter " + c.Unread + ", where it is unpacked, cannot be read"
+	}},
 	{KeptPodsUnknown, func(c *candidate, s *Snapshot, now time.Time) string { return s.Pods.MayWant(c.arrived(), now) }},
 	{KeptYoung, func(c *candidate, s *Snapshot, now time.Time) string {
 		a := age(c.arrived(), now)

@@ -109,11 +109,9 @@ func (sc *scenario) do(words []string) {
 	case "wait":
 		sc.now = sc.now.Add(sc.duration(words[1]))
 	case "unread":
-		img := sc.find(words[1])
-		img.UsedBy, img.Unread = []string{"unread"}, true
+		sc.find(words[1]).Unread = "stargz"
 	case "read":
-		img := sc.find(words[1])
-		img.UsedBy, img.Unread = nil, false
+		sc.find(words[1]).Unread = ""
 	case "reclaiming":
 		sc.s.ReclaimingBytes, sc.s.ReclaimingInodes = words[1] == "bytes", words[1] == "inodes"
 	case "carry-out":

@@ -9,7 +9,7 @@ import (
 // in this list, the strongest claim.
 var keptOrder = []Reason{
 	KeptBlocked, KeptInUse, KeptWanted, KeptPinned, KeptSandbox, KeptByRule,
-	KeptPodsUnknown, KeptYoung, KeptFailed, KeptNotNeeded, KeptFreesNothing, KeptFutile, KeptHold,
+	KeptUseUnknown, KeptPodsUnknown, KeptYoung, KeptFailed, KeptNotNeeded, KeptFreesNothing, KeptFutile, KeptHold,
 }
 
 // space returns what holds the disk once removed is gone, largest first. The lines and what

@@ -142,7 +142,13 @@ func (p Policy) Validate() []FieldError {
 
 // HighReached reports whether a high threshold is reached, at which Decide starts to reclaim.
 func (p Policy) HighReached(d Disk) bool {
+	bytes, inodes := p.Reached(d)
+	return bytes || inodes
+}
+
+// Reached reports which high thresholds are reached.
+func (p Policy) Reached(d Disk) (bytes, inodes bool) {
 	bytesAt, bytes := RaiseAt(d.CapacityBytes, p.HighPercent)
 	inodesAt, inodes := RaiseAt(d.Inodes, p.InodesHighPercent)
-	return bytes && d.AvailableBytes <= bytesAt || inodes && d.InodesAvailable <= inodesAt
+	return bytes && d.AvailableBytes <= bytesAt, inodes && d.InodesAvailable <= inodesAt
 }

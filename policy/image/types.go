@@ -2,6 +2,7 @@ package image
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -71,7 +72,7 @@ type Image struct {
 	References []string // every name the runtime knows it by
 
 	UsedBy  []string // containers, snapshots and sandboxes that use it, in any namespace
-	Unread  bool     // who uses it could not be read; UsedBy says why
+	Unread  string   // the snapshotter where its users could not be read; "": UsedBy is complete
 	Wanted  []string // pods bound to this node that will use it
 	Pinned  bool     // the runtime forbids its removal
 	Sandbox bool     // the runtime's sandbox ("pause") image
@@ -162,6 +163,7 @@ const (
 	KeptPinned       Reason = "pinned"         // Pinned
 	KeptSandbox      Reason = "sandbox"        // Sandbox
 	KeptByRule       Reason = "keep_rule"      // Keep
+	KeptUseUnknown   Reason = "use_unknown"    // Unread
 	KeptPodsUnknown  Reason = "pods_unknown"   // whether a pod wants it is unknown: see Pods
 	KeptYoung        Reason = "minimum_age"    // Arrived less than MinimumAge ago
 	KeptFailed       Reason = "removal_failed" // RetryAt is in the future
@@ -219,7 +221,7 @@ type Plan struct {
 //   - The disk gets worse by one percent of its capacity since the hold began, or the other
 //     dimension cannot reach its threshold either. Then everything that may go goes once
 //     more, and the hold is renewed with a new reading.
-//   - The hold is Partial, and no image is Unread any more: the same.
+//   - It began while an image was kept by [KeptUseUnknown], and none is any more: the same.
 //   - Usage falls below the high threshold, and no run is in progress: the hold ends.
 //
 // Images that were already unused when the hold began may go at any time during it; those
@@ -239,18 +241,24 @@ type Hold struct {
 	// share of them.
 	NeedBytes, NeedInodes uint64
 
-	Partial bool // an image was Unread when the hold began or was last renewed
+	Partial bool // an image was kept by [KeptUseUnknown] when the hold began or was last renewed
 
 	// EndsAtBytes and EndsAtInodes are how much must be available now for the images that may go to
 	// reach the low threshold; 0 for a resource that can reach it.
 	EndsAtBytes, EndsAtInodes uint64
 
-	// Images are the IDs, sorted, of those that were unused at that reading and still are, or are Unread.
+	// Images are the IDs, sorted, of those that were unused at that reading, and still are or may be.
 	// They may go as soon as they are old enough, however often the decision is repeated, so
 	// that a plan that was cut short continues.
 	Images []string
 
 	Space []Space // what holds the space after this plan, largest first
+}
+
+// Final reports whether it is known of every image whether it may go. Otherwise more space may become
+// available without any change on the node.
+func (h *Hold) Final() bool {
+	return !slices.ContainsFunc(h.Space, func(s Space) bool { return s.By == string(KeptUseUnknown) })
 }
 
 // Holders of space other than images with a Reason.

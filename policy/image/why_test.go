@@ -92,7 +92,7 @@ func TestWhyAgreesWithOracle(t *testing.T) {
 		want := map[Reason]bool{
 			KeptBlocked: blocked.fixed(cleared) == KeptBlocked,
 			KeptInUse:   len(img.UsedBy) > 0, KeptWanted: len(img.Wanted) > 0,
-			KeptPinned: img.Pinned, KeptSandbox: img.Sandbox, KeptByRule: img.Keep != "",
+			KeptPinned: img.Pinned, KeptSandbox: img.Sandbox, KeptByRule: img.Keep != "", KeptUseUnknown: img.Unread != "",
 			KeptPodsUnknown: o.unheardOf(arrived), KeptYoung: o.since(arrived) < s.Policy.MinimumAge,
 			KeptFailed: img.RetryAt.After(noon),
 		}

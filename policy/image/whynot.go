@@ -29,6 +29,8 @@ func (d *decision) unprotected(reason Reason, c *candidate) string {
 		return "it is not the runtime's sandbox image"
 	case KeptByRule:
 		return "no rule of the configuration keeps it"
+	case KeptUseUnknown:
+		return "everything that may use it can be read"
 	case KeptPodsUnknown:
 		switch {
 		case !pods.Unknown:

@@ -117,9 +117,7 @@ func (r *reading) inventory() *inventory.Inventory {
 	unknown := r.unpackedUnseen()
 	for _, e := range entries {
 		img := r.image(e, use, layers)
-		if name := unknown[e.cri.ID]; name != "" {
-			img.UsedBy, img.Unread = append(img.UsedBy, "snapshotter "+name+", which cannot be read"), true
-		}
+		img.Unread = unknown[e.cri.ID]
 		img.Roots = make([]image.NodeID, 0, len(e.records))
 		for _, rec := range e.records {
 			img.Roots = append(img.Roots, b.index[object{kindImage, criNamespace, rec.name}])

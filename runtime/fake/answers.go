@@ -65,9 +65,7 @@ func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
 	for _, id := range r.ids() {
 		img := r.image(id)
 		img.Roots = g.roots[id]
-		if in := r.faults.In[id]; in != "" {
-			img.UsedBy, img.Unread = append(img.UsedBy, "snapshotter "+in), true
-		}
+		img.Unread = r.faults.In[id]
 		inv.Images = append(inv.Images, img)
 	}
 	return inv, nil

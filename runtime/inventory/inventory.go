@@ -58,8 +58,7 @@ type Inventory struct {
 	// Blocked, when not empty, says why no image may be removed at all.
 	Blocked string
 
-	// Broken are the snapshotters that could not be read, by name, with the reason. An image that
-	// is unpacked in one of them has the snapshotter in UsedBy.
+	// Broken are the snapshotters that could not be read, by name, with the reason.
 	Broken map[string]string
 }
 
@@ -78,9 +77,9 @@ type Image struct {
 	// InUse reports whether UsedBy has a snapshot, or a container that has not ended. A container
 	// that has ended keeps its image, but does not use it. InUse is only exact in an Inventory.
 	InUse bool
-	// Unread reports whether the image is unpacked in a snapshotter that cannot be read. Then UsedBy has the
-	// snapshotter. Only an Inventory sets it.
-	Unread bool
+	// Unread is a snapshotter that cannot be read, where the image is unpacked: UsedBy lacks its users there.
+	// Only an Inventory sets it.
+	Unread string
 }
 
 // Layer names an unpacked top layer: a committed snapshot whose key is the

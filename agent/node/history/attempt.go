@@ -199,15 +199,24 @@ func (h *History) decide(now time.Time, is func(e *page.HistoryEntry) (mine, the
 	return removed
 }
 
-// InDoubt returns when removals of a kind were begun whose outcome is not known, once for each thing. It leaves out
-// entries for which counts returns false.
+// InDoubt returns when removals of a kind were begun whose outcome is not known, once for each thing and arrival: what
+// was tried twice without having come back went once. It leaves out entries for which counts returns false.
 func (h *History) InDoubt(kind string, counts func(page.HistoryEntry) bool) (begun []time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	seen := make(map[string]bool)
+	type stay struct {
+		id      string
+		arrived int64
+	}
+	seen := make(map[stay]bool)
 	for _, a := range h.left {
-		if e := a.entry; e.Kind == kind && !seen[e.ID] && counts(e) {
-			seen[e.ID] = true
+		e := a.entry
+		s := stay{id: e.ID}
+		if e.Arrived != nil {
+			s.arrived = e.Arrived.UnixNano()
+		}
+		if e.Kind == kind && !seen[s] && counts(e) {
+			seen[s] = true
 			begun = append(begun, e.Time)
 		}
 	}

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/node/page"
 	"github.com/ebb-agent/ebb/agent/node/state"
+	"github.com/ebb-agent/ebb/tools/await"
 )
 
 // damage changes a file that nobody has open.
@@ -231,9 +233,12 @@ func testFullDisk(t *testing.T) {
 	if err := os.Remove(fill); err != nil {
 		t.Fatal(err)
 	}
-	for k.conditions.Holds(unwritable) && t.Context().Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	await.Holds(t, time.Minute, "the history is written", func(context.Context) error {
+		if k.conditions.Holds(unwritable) {
+			return errors.New("it cannot be written")
+		}
+		return nil
+	})
 	k.Close()
 	if got := k.all(PageMost); len(got) != more+1 || k.conditions.Holds(unwritable) {
 		t.Errorf("%d entries with room again; the condition holds: %v", len(got), k.conditions.Holds(unwritable))

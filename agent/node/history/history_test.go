@@ -13,7 +13,6 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
 
-// Each outcome is what the caller said; the first one counts.
 // A removal that succeeds shows that earlier tries of the same thing, whose outcome was not known, did not.
 func TestRemovedAfterATryInDoubt(t *testing.T) {
 	k := newKit(t, limits{})
@@ -32,6 +31,22 @@ func TestRemovedAfterATryInDoubt(t *testing.T) {
 	k.close()
 }
 
+// A thing that came back between two tries may have gone twice.
+func TestInDoubtTwice(t *testing.T) {
+	k := newKit(t, limits{})
+	k.attachQuick(quickFile(t))
+	for _, arrived := range []time.Time{t0, t0, t0.Add(time.Hour)} {
+		e := imageEntry("i")
+		e.Arrived = &arrived
+		k.Begin(e)[0].Unknown("the runtime went away")
+	}
+	if n := len(k.InDoubt(page.KindImage, func(page.HistoryEntry) bool { return true })); n != 2 {
+		t.Errorf("%d are in doubt", n)
+	}
+	k.close()
+}
+
+// Each outcome is what the caller gave; the first one counts.
 func TestOutcomes(t *testing.T) {
 	k := newKit(t, limits{})
 	k.attachQuick(quickFile(t))

@@ -2,7 +2,6 @@ package reclaim
 
 import (
 	"context"
-	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/clock"
 	"github.com/ebb-agent/ebb/agent/node/history"
@@ -38,9 +37,9 @@ func (o *Options) entry(d image.Decision) page.HistoryEntry {
 	}
 }
 
-// counts reports whether a removal at that time uses up the hourly cap.
-func (o *Options) counts(e page.HistoryEntry, at time.Time) bool {
-	return e.Arrived == nil || removal.Counts(o.Config.Images.MaxRemovalsPerHour, image.Reason(e.Rule), *e.Arrived, at)
+// counts reports whether a removal uses up the hourly cap.
+func (o *Options) counts(e page.HistoryEntry) bool {
+	return e.Arrived == nil || removal.Counts(o.Config.Images.MaxRemovalsPerHour, image.Reason(e.Rule), *e.Arrived, e.Time)
 }
 
 // booked waits until the history has the images of a group. It stops waiting after a bounded time:
@@ -76,7 +75,7 @@ func (r *Reclaimer) bookHold(f *filesystem, outcome, reason string) {
 	r.gate.History.Refused(e)
 }
 
-// holdReason describes the beginning of a hold, or the change to other resources.
+// holdReason describes the beginning of a hold, or the change to other resources or images.
 func holdReason(was, is *image.Hold) string {
 	what := "bytes"
 	switch {
@@ -84,6 +83,9 @@ func holdReason(was, is *image.Hold) string {
 		what = "bytes and inodes"
 	case is.Inodes:
 		what = "inodes"
+	}
+	if !is.Final() {
+		what += ", as far as images can be judged"
 	}
 	if was == nil {
 		return "the hold begins: " + what

@@ -30,7 +30,7 @@ var results = []string{
 // keptReasons are the reasons for which an image stays.
 var keptReasons = []image.Reason{
 	image.KeptBlocked, image.KeptInUse, image.KeptWanted, image.KeptPinned, image.KeptSandbox, image.KeptByRule,
-	image.KeptPodsUnknown, image.KeptYoung, image.KeptFailed, image.KeptNotNeeded, image.KeptFreesNothing, image.KeptFutile, image.KeptHold,
+	image.KeptUseUnknown, image.KeptPodsUnknown, image.KeptYoung, image.KeptFailed, image.KeptNotNeeded, image.KeptFreesNothing, image.KeptFutile, image.KeptHold,
 }
 
 var removedReasons = []image.Reason{image.RemovedThreshold, image.RemovedAge, image.RemovedAsked}
@@ -57,7 +57,7 @@ func newMetrics(r *prometheus.Registry) *metrics {
 	m := &metrics{
 		images:    f.Gauges("images", "Images by the verdict of the latest decision.", "state"),
 		spaceHeld: f.Gauges("reclaim_held_bytes", "During a hold: bytes that each holder keeps on the filesystems with images. Only holders that keep some.", "holder"),
-		holding:   f.Gauge("reclaim_holding", "1 during a hold: the low threshold cannot be reached, and the agent waits for a change."),
+		holding:   f.Gauge("reclaim_holding", "1 during a hold: the low threshold cannot be reached, and the agent waits for a change. 0 while it is not known of some images whether they are used."),
 
 		runs:       f.Counters("reclaim_runs_total", "Reclaim runs, by result.", "result"),
 		removed:    f.Counters("images_removed_total", "Images removed, by reason.", "reason"),
@@ -101,7 +101,7 @@ func (m *metrics) freed(reason image.Reason, bytes uint64) {
 func (m *metrics) held(holds ...*image.Hold) {
 	space, holding := make(map[string]uint64), false
 	for _, h := range holds {
-		if h == nil || h.Partial { // images that cannot be judged may do: then a full disk is still an alarm
+		if h == nil || !h.Final() { // images that cannot be judged may do: then a full disk is still an alarm
 			continue
 		}
 		holding = true

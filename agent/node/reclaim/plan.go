@@ -169,11 +169,16 @@ func (f *filesystem) removes() []string {
 	return ids
 }
 
-// needs reports whether the latest reading asks for space: by the high threshold, or by the low one during a run.
-func (f *filesystem) needs() bool {
+// held reports whether images cannot free the space: all that may go are gone, and by the latest plan others may not.
+func (f *filesystem) held() bool { return f.kept.Hold != nil && f.hold != nil && f.hold.Final() }
+
+// needsHeld reports whether the latest reading asks for space of a resource on hold: by its high threshold, or by its low
+// one during a run.
+func (f *filesystem) needsHeld() bool {
 	p, disk := f.Thresholds, f.Believed()
-	return p.HighReached(disk) || f.kept.ReclaimingBytes && disk.BytesTo(p.LowPercent) > 0 ||
-		f.kept.ReclaimingInodes && disk.InodesTo(p.InodesLowPercent) > 0
+	bytes, inodes := p.Reached(disk)
+	return f.hold.Bytes && (bytes || f.kept.ReclaimingBytes && disk.BytesTo(p.LowPercent) > 0) ||
+		f.hold.Inodes && (inodes || f.kept.ReclaimingInodes && disk.InodesTo(p.InodesLowPercent) > 0)
 }
 
 // urgency returns by how many percentage points the filesystem is over its high threshold.

@@ -45,15 +45,18 @@ type records struct {
 func (s *records) recent(o *Options) []time.Time {
 	now := o.Now()
 	s.removals = removal.Within(s.removals, now)
-	doubt := o.History.InDoubt(page.KindImage, func(e page.HistoryEntry) bool {
-		return !e.Time.Before(s.restored) && o.counts(e, now)
-	})
+	doubt := o.History.InDoubt(page.KindImage, func(e page.HistoryEntry) bool { return s.added(o, e) })
 	if len(doubt) == 0 {
 		return s.removals
 	}
 	recent := removal.Within(slices.Concat(s.removals, doubt), now)
 	slices.SortFunc(recent, time.Time.Compare)
 	return recent
+}
+
+// added reports whether a removal uses up the hourly cap, and Restore has not counted it.
+func (s *records) added(o *Options, e page.HistoryEntry) bool {
+	return !e.Time.Before(s.restored) && o.counts(e)
 }
 
 // New registers the metrics. It starts nothing.
@@ -74,9 +77,7 @@ func (r *Reclaimer) Restore(from state.Records) {
 	m := &from.Meta
 	r.records = records{layers: m.Reclaim, content: m.Content, removals: m.Removals, restored: r.o.Now()}
 	now := r.o.Now()
-	known := removal.Within(r.o.History.Removals(page.KindImage, now.Add(-removal.CapWindow), func(e page.HistoryEntry) bool {
-		return r.o.counts(e, e.Time)
-	}), now)
+	known := removal.Within(r.o.History.Removals(page.KindImage, now.Add(-removal.CapWindow), r.o.counts), now)
 	if len(known) > len(removal.Within(m.Removals, now)) {
 		r.records.removals = known
 	}
@@ -107,7 +108,7 @@ func (r *Reclaimer) Happened(removals []page.HistoryEntry) {
 	now := r.o.Now()
 	for _, e := range removals {
 		d := image.Decision{ImageID: e.ID, Reason: image.Reason(e.Rule), FreesBytes: e.ComputedBytes, FreesInodes: e.ComputedInodes}
-		if !e.Time.Before(r.records.restored) && r.o.counts(e, now) {
+		if r.records.added(r.o, e) {
 			r.records.removals = append(r.records.removals, now)
 		}
 		r.metrics.freed(d.Reason, 0) // it was not measured
@@ -176,11 +177,12 @@ func (r *Reclaimer) Mend(ctx context.Context) (images int) {
 	return images
 }
 
-// HoldNeedsSpace reads the disks on hold, and reports whether one still needs space that images cannot free. While some
-// images cannot be judged, they may.
+// HoldNeedsSpace reads the disks on hold, and reports whether one still needs space that images cannot free. While it is
+// not known of some images whether they may go, they may.
 func (r *Reclaimer) HoldNeedsSpace(ctx context.Context) bool {
 	return slices.ContainsFunc(r.filesystems, func(f *filesystem) bool {
-		return f.kept.Hold != nil && !f.kept.Hold.Partial && r.o.Disks.ReadExact(ctx, f.Filesystem) == nil && f.needs()
+		// Others run during the reading, and may end the hold.
+		return f.held() && r.o.Disks.ReadExact(ctx, f.Filesystem) == nil && f.held() && f.needsHeld()
 	})
 }
 

@@ -232,7 +232,8 @@ func (run *Run) measure(ctx context.Context, gone []leaving, before watermark.Me
 	var all image.Decision
 	for _, l := range gone {
 		all.FreesBytes, all.FreesInodes = all.FreesBytes+l.FreesBytes, all.FreesInodes+l.FreesInodes
-		if e := run.o.entry(l.Decision); run.o.counts(e, now) {
+		e := run.o.entry(l.Decision)
+		if e.Time = now; run.o.counts(e) {
 			r.records.removals = append(r.records.removals, now)
 		}
 	}

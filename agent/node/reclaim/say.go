@@ -33,7 +33,7 @@ func (r *Reclaimer) explainHold(f *filesystem) {
 		if by := r.o.WritersGrew(h.Inodes && !h.Bytes); by != "" {
 			line = append(line, "written_by", by)
 		}
-		if h.Partial {
+		if !h.Final() {
 			line = append(line, "partial", "the images of a snapshotter that cannot be read stay until it can")
 		}
 		r.o.Log.Warn("the low threshold cannot be reached; holding", line...)
@@ -45,7 +45,7 @@ func (r *Reclaimer) explainHold(f *filesystem) {
 // sameHold reports whether two holds are about the same resources, so that the log line of the first is
 // still true. The metrics show how full the disk is.
 func sameHold(was, is *image.Hold) bool {
-	return was != nil && is != nil && was.Bytes == is.Bytes && was.Inodes == is.Inodes && was.Partial == is.Partial
+	return was != nil && is != nil && was.Bytes == is.Bytes && was.Inodes == is.Inodes && was.Final() == is.Final()
 }
 
 func heldBytes(h *image.Hold) string {

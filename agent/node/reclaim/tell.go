@@ -23,7 +23,7 @@ func holdFact(path string, h *image.Hold) events.Fact {
 	if h.Inodes {
 		what = append(what, "the low threshold for inodes of "+path+" cannot be reached: "+heldInodes(h))
 	}
-	if h.Partial {
+	if !h.Final() {
 		what = append(what, "the images of a snapshotter that cannot be read stay until it can")
 	}
 	return events.Fact{Reason: events.Hold, Subject: path, Message: strings.Join(what, "; ") + "; run `ebb plan` to see why each image stays"}

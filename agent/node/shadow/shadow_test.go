@@ -133,6 +133,17 @@ func TestComesBack(t *testing.T) {
 	}
 }
 
+// Nobody needs an image because its users cannot be read.
+func TestUnreadIsNoUse(t *testing.T) {
+	n := newNode(3, func(c *config.Images) { c.AgeRemovalsPerHourPercent = 100 })
+	n.wantGone(t, "all are old", 3)
+	n.is.Images[1].Unread = "stargz"
+	n.wantGone(t, "its users cannot be read", 3)
+	if o := n.Observation().Ebb; o.Again != 0 {
+		t.Errorf("%d were needed again", o.Again)
+	}
+}
+
 // What is on record survives, and does not change what was saved.
 func TestSaved(t *testing.T) {
 	n := newNode(3, func(c *config.Images) { c.MaxRemovalsPerHour = "2" })

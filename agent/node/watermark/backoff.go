@@ -51,9 +51,7 @@ func (f *Filesystem) waits(now time.Time) time.Duration {
 	if hold == nil || !f.backoff.until.After(now) {
 		return 0
 	}
-	bytes, inodes := f.Thresholds, f.Thresholds
-	bytes.InodesHighPercent, inodes.HighPercent = 0, 0
-	if d := f.with(f.Disk); !hold.Bytes && bytes.HighReached(d) || !hold.Inodes && inodes.HighReached(d) {
+	if bytes, inodes := f.Thresholds.Reached(f.with(f.Disk)); bytes && !hold.Bytes || inodes && !hold.Inodes {
 		return 0
 	}
 	return f.backoff.until.Sub(now)

@@ -154,8 +154,8 @@ func (w *Workloads) Noted(e inventory.Event) {
 }
 
 // Reconcile looks for dead containers, sandboxes and logs, decides, and hands removals to the
-// executor. Without a runtime it does nothing. If needSpace, which it calls when it has looked, returns true, pods
-// that have ended give way, too. An error is logged, and another look is planned.
+// executor. Without a runtime it does nothing. If pods that have ended left something behind, it calls needSpace; if that
+// returns true, they give way, too. An error is logged, and another look is planned.
 func (w *Workloads) Reconcile(ctx context.Context, rt Runtime, needSpace func() bool) error {
 	if !w.next.After(w.Now()) {
 		w.next = time.Time{}
@@ -168,8 +168,8 @@ func (w *Workloads) Reconcile(ctx context.Context, rt Runtime, needSpace func() 
 		return nil
 	}
 	began, noted := w.Now(), slices.Collect(maps.Keys(w.seen.ended))
+	defer func() { w.looked, w.cost = w.Now(), w.Now().Sub(began) }()
 	s, logs, pods, err := w.observe(ctx, rt)
-	w.looked, w.cost = w.Now(), w.Now().Sub(began)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -179,9 +179,12 @@ func (w *Workloads) Reconcile(ctx context.Context, rt Runtime, needSpace func() 
 		return err
 	}
 	w.Conditions.End("containers", "the node's containers can be read again")
-	s.ReclaimEnded = needSpace()
 	now := w.Wall()
 	w.plan.Plan, w.plan.logs = container.Decide(s, now), container.LogPlan{}
+	s.ReclaimEnded = true
+	if more := container.Decide(s, now); len(more.Steps) > len(w.plan.Steps) && needSpace() {
+		w.plan.Plan = more
+	}
 	if w.Config.Containers.Logs {
 		w.plan.logs = container.DecideLogs(logs, s, now)
 	}
