@@ -104,7 +104,7 @@ func newAgent(o Options, keep image.KeepRules) *Agent {
 	}}
 	a.looks = &looks{parts: p, worker: newWorker(), hear: a.takeEvents, retryWait: retryFirst, shown: shown{news: make(chan struct{})}}
 	a.disks = &disks{parts: p, worker: newWorker(), looks: a.looks}
-	a.dead = &dead{parts: p, worker: newWorker()}
+	a.dead = &dead{parts: p, worker: newWorker(), looks: a.looks}
 	a.admin = &admin{parts: p, looks: a.looks}
 	a.history = history.New(a.registry, history.Options{Now: a.now, Wall: o.Sources.Wall, Conditions: a.conditions})
 	a.saver = saver.New(a.registry, saver.Options{
@@ -144,7 +144,6 @@ func (p *parts) composeImages(o Options, keep image.KeepRules, l *looks) {
 		Save:        p.saver.Save,
 		LookAgain:   func(at time.Time) { p.alarms.sooner(alarmRetry, at) },
 		HearEvents:  l.hearEvents,
-		SpaceNeeded: func() { p.workloads.Soon(0) }, // to remove what ended pods left behind
 		WritersGrew: p.writers.GrewMost,
 		Tell:        p.events.Record,
 		History:     p.history,

@@ -638,6 +638,85 @@ func TestEndedPodsComeAfterImages(t *testing.T) {
 	})
 }
 
+// The same when everything that may go goes once more, because the disk is fuller.
+func TestEndedPodsComeAfterImagesAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job"}}}
+		w.deadPod("job")
+		ids := w.five()
+		w.run("i0", "i1", "i2", "i3", "i4")
+		w.pass(time.Minute)
+		w.fill(84)
+		w.pass(time.Minute)
+		w.end("i0", "i1")
+		w.pass(time.Minute)
+		w.wantRemoved()
+		w.podEndsDuringARun()
+		w.fill(86)
+		w.pass(time.Minute)
+		w.wantRemoved(ids[0], ids[1]) // 78 % then
+		w.wantDid()
+	})
+}
+
+// A hold of an earlier agent, or from before the latest events, may have ended.
+func TestEndedPodsWaitForALook(t *testing.T) {
+	for name, change := range map[string]func(w *world, change func()){
+		"a restart": func(w *world, change func()) {
+			w.down()
+			change()
+			w.rt.SetFaults(fake.Faults{Delay: time.Second})
+			w.up()
+		},
+		"events": func(w *world, change func()) { change() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job"}}}
+				w.deadPod("job")
+				ids := w.five()
+				w.run("i0", "i1", "i2", "i3", "i4")
+				w.pass(time.Minute)
+				w.fill(85)
+				w.pass(time.Minute)
+				w.wantLogged(1, "holding")
+				change(w, func() {
+					w.pods.set(nil, kube.Pod{UID: "uid-job", Ended: true})
+					w.end("i0", "i1", "i2")
+				})
+				w.pass(time.Minute)
+				if gone := w.rt.Removed(); len(gone) != 3 {
+					t.Errorf("removed %v of %v", gone, ids)
+				}
+				w.wantDid()
+			})
+		})
+	}
+}
+
+// What an ended pod left behind is tried again when the log says, whatever else happens meanwhile.
+func TestEndedPodsAreTriedAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job", Ended: true}, {UID: "uid-web"}}}
+		w.deadPod("job")
+		w.rt.AddSandbox(container.Sandbox{ID: "s-web", Pod: pod("web")})
+		w.rt.FailStep("c-job", errors.New("device busy"))
+		w.up()
+		w.fill(85)
+		w.pass(10 * time.Second)
+		w.wantLogged(1, "could not be removed", "id=c-job", "next=30s")
+		w.rt.AddContainer(w.exited("c-web", "web", 0))
+		w.rt.Exit("c-web")
+		w.pass(time.Second)
+		if n := w.metric("ebb_node_workloads", "container", "removal_failed"); n != 1 {
+			t.Errorf("%v removals have failed", n)
+		}
+		w.rt.FailStep("c-job", nil)
+		w.pass(30 * time.Second)
+		w.wantDid("c-job", "s-job")
+	})
+}
+
 // A pod that ends while images that fell out of use end the hold keeps its containers: images are enough.
 func TestEndedPodsStayWhileImagesGo(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -10,6 +10,7 @@ import (
 type dead struct {
 	*parts
 	worker
+	looks     *looks
 	podsMoved bool // pods changed, and have not been read since
 }
 
@@ -43,5 +44,5 @@ func (d *dead) spaceNeeded(ctx context.Context) bool {
 			return true
 		}
 	}
-	return d.reclaim.HoldNeedsSpace(ctx)
+	return d.looks.settled() && d.reclaim.HoldNeedsSpace(ctx) && d.looks.settled()
 }

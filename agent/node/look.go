@@ -27,6 +27,9 @@ const (
 	retryMost  = time.Minute
 )
 
+// unreadable is the condition that the latest look failed.
+const unreadable = "look"
+
 // looks is the worker for images. A look reads disk, runtime and kernel, and removes images if the
 // policy asks for it. Requests that arrive during a look wait for its end.
 type looks struct {
@@ -120,6 +123,15 @@ func (l *looks) work(ctx context.Context) {
 	}
 	l.carryOut(ctx)
 	l.looking = false
+	if slices.ContainsFunc(l.watermark.Filesystems(), func(f *watermark.Filesystem) bool { return l.reclaim.Hold(f) != nil }) {
+		l.workloads.Soon(0) // what ended pods left behind may have to go
+	}
+}
+
+// settled reports whether what has been planned can be relied on: nothing is being removed, and no news waits for a look.
+// While there is news all the time, a look within eventSpacing is good enough.
+func (l *looks) settled() bool {
+	return !l.looking && !l.last.IsZero() && !l.conditions.Holds(unreadable) && (!l.eventsSince || l.now().Sub(l.last) < eventSpacing)
 }
 
 // stillHigh reports whether a crossing that came during a look still needs one. If that look has
@@ -207,7 +219,7 @@ func planAlarm(next, now time.Time) time.Time {
 func (l *looks) failed(err error) {
 	l.metrics.lookFailures.Inc()
 	l.health.setReady(err.Error())
-	l.conditions.Begin("look", slog.LevelWarn, "cannot read the node; trying again", "error", err, "next", l.retryWait.String())
+	l.conditions.Begin(unreadable, slog.LevelWarn, "cannot read the node; trying again", "error", err, "next", l.retryWait.String())
 	l.alarms.sooner(alarmRetry, l.now().Add(l.retryWait))
 	l.retryWait = min(2*l.retryWait, retryMost)
 }
@@ -223,7 +235,7 @@ func (l *looks) done(now time.Time) {
 		l.health.setReady("")
 	}
 	l.metrics.lastSuccess.Set(float64(l.clock.Wall().Unix()))
-	l.conditions.End("look", "the node can be read again")
+	l.conditions.End(unreadable, "the node can be read again")
 }
 
 // observe reads disk, runtime and kernel, and brings the records up to date. If hurry is set, it uses

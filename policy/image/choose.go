@@ -131,12 +131,12 @@ func (d *decision) needed() weight {
 	return needed
 }
 
-// renews reports whether a hold begins, or one more attempt is due: images that could not be judged then can be
-// now, or the disk is so much worse. A disk that has less than that left cannot get so much worse: there, one is
+// renews reports whether a hold begins, or one more attempt is due: it began while images could not be judged, and now all
+// can be, or the disk is so much worse. A disk that has less than that left cannot get so much worse: there, one is
 // due when another image may go.
 func (d *decision) renews() bool {
 	hold, disk := d.Hold, d.Disk
-	if hold == nil || hold.Partial && !d.partial() {
+	if hold == nil || hold.Partial && !slices.ContainsFunc(d.images, func(c *candidate) bool { return c.Unread != "" }) {
 		return true
 	}
 	worse := func(stuck uint64, held bool, capacity, was, is uint64) bool {

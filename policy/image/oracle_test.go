@@ -304,7 +304,7 @@ func (o oracle) unread() bool {
 
 func (o oracle) renewed(stuck [2]bool, rest []string) bool {
 	hold, d := o.s.Hold, o.s.Disk
-	if hold == nil || hold.Partial && !o.unread() {
+	if hold == nil || hold.Partial && !slices.ContainsFunc(o.s.Images, func(i Image) bool { return i.Unread != "" }) {
 		return true
 	}
 	point := func(capacity uint64) uint64 { return (capacity + 99) / 100 }

@@ -221,7 +221,7 @@ type Plan struct {
 //   - The disk gets worse by one percent of its capacity since the hold began, or the other
 //     dimension cannot reach its threshold either. Then everything that may go goes once
 //     more, and the hold is renewed with a new reading.
-//   - It began while an image was kept by [KeptUseUnknown], and none is any more: the same.
+//   - It began while an image was kept by [KeptUseUnknown], and no image is Unread any more: the same.
 //   - Usage falls below the high threshold, and no run is in progress: the hold ends.
 //
 // Images that were already unused when the hold began may go at any time during it; those
@@ -255,8 +255,8 @@ type Hold struct {
 	Space []Space // what holds the space after this plan, largest first
 }
 
-// Final reports whether it is known of every image whether it may go. Otherwise more space may become
-// available without any change on the node.
+// Final reports whether the users of all images that stay are known. Otherwise images may turn out to be enough
+// without any change on the node.
 func (h *Hold) Final() bool {
 	return !slices.ContainsFunc(h.Space, func(s Space) bool { return s.By == string(KeptUseUnknown) })
 }

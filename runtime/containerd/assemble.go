@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -135,7 +136,7 @@ func (r *reading) inventory() *inventory.Inventory {
 // finds the layers. The label is on the image's config, whose digest is the image's ID.
 func (r *reading) unpackedUnseen() map[string]string {
 	images := make(map[string]string)
-	for name := range r.broken {
+	for _, name := range slices.Sorted(maps.Keys(r.broken)) {
 		for i := range r.spaces {
 			for _, c := range r.spaces[i].contents {
 				if c.labels[labelRef+"snapshot."+name] != "" {

@@ -108,7 +108,7 @@ func (a *Attempt) settle(change func(e *page.HistoryEntry)) {
 	change(&a.entry)
 	if a.entry.Outcome == page.OutcomeRemoved { // so it was there, after all earlier attempts
 		a.h.decide(now, func(e *page.HistoryEntry) (mine, there bool) {
-			return e.Kind == a.entry.Kind && e.ID == a.entry.ID, true
+			return stayOf(e) == stayOf(&a.entry), true
 		})
 	}
 	if !a.drop {
@@ -177,12 +177,14 @@ func (h *History) Listed(there func(id string) bool, kinds ...string) (removed [
 // decide gives an outcome to the attempts without one that are mine, and returns those that have happened. Its caller
 // holds mu.
 func (h *History) decide(now time.Time, is func(e *page.HistoryEntry) (mine, there bool)) (removed []page.HistoryEntry) {
+	latest := h.latest()
 	h.left = slices.DeleteFunc(h.left, func(a *Attempt) bool {
 		e := &a.entry
 		mine, there := is(e)
 		if !mine {
 			return false
 		}
+		there = there || latest[stayOf(e)] != a // a later try has found it
 		e.Ended = &now
 		switch {
 		case there && a.why == "":
@@ -199,25 +201,37 @@ func (h *History) decide(now time.Time, is func(e *page.HistoryEntry) (mine, the
 	return removed
 }
 
-// InDoubt returns when removals of a kind were begun whose outcome is not known, once for each thing and arrival: what
-// was tried twice without having come back went once. It leaves out entries for which counts returns false.
+// stay is the time of a thing on the node from one arrival to the next. It can go once in it.
+type stay struct {
+	kind, id string
+	arrived  int64 // Unix time in ns; 0: unknown
+}
+
+func stayOf(e *page.HistoryEntry) stay {
+	s := stay{kind: e.Kind, id: e.ID}
+	if e.Arrived != nil {
+		s.arrived = e.Arrived.UnixNano()
+	}
+	return s
+}
+
+// latest returns the latest attempt in each stay without an outcome. Its caller holds mu.
+func (h *History) latest() map[stay]*Attempt {
+	latest := make(map[stay]*Attempt, len(h.left))
+	for _, a := range h.left {
+		latest[stayOf(&a.entry)] = a
+	}
+	return latest
+}
+
+// InDoubt returns when removals of a kind were begun whose outcome is not known, as many as can have happened. It leaves
+// out entries for which counts returns false. The times are in no order.
 func (h *History) InDoubt(kind string, counts func(page.HistoryEntry) bool) (begun []time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	type stay struct {
-		id      string
-		arrived int64
-	}
-	seen := make(map[stay]bool)
-	for _, a := range h.left {
-		e := a.entry
-		s := stay{id: e.ID}
-		if e.Arrived != nil {
-			s.arrived = e.Arrived.UnixNano()
-		}
-		if e.Kind == kind && !seen[s] && counts(e) {
-			seen[s] = true
-			begun = append(begun, e.Time)
+	for s, a := range h.latest() {
+		if s.kind == kind && counts(a.entry) {
+			begun = append(begun, a.entry.Time)
 		}
 	}
 	return begun

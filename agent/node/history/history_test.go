@@ -43,6 +43,11 @@ func TestInDoubtTwice(t *testing.T) {
 	if n := len(k.InDoubt(page.KindImage, func(page.HistoryEntry) bool { return true })); n != 2 {
 		t.Errorf("%d are in doubt", n)
 	}
+	if gone := k.Listed(func(string) bool { return false }, page.KindImage); len(gone) != 2 {
+		t.Errorf("%d are gone: %+v", len(gone), gone)
+	}
+	k.write()
+	k.want("i removed", "i removed", "i put_back")
 	k.close()
 }
 

@@ -56,7 +56,7 @@ func newMetrics(r *prometheus.Registry) *metrics {
 	f := program.Factory{Registry: r, Subsystem: "node"}
 	m := &metrics{
 		images:    f.Gauges("images", "Images by the verdict of the latest decision.", "state"),
-		spaceHeld: f.Gauges("reclaim_held_bytes", "During a hold: bytes that each holder keeps on the filesystems with images. Only holders that keep some.", "holder"),
+		spaceHeld: f.Gauges("reclaim_held_bytes", "While reclaim_holding is 1: bytes that each holder keeps on the filesystems with images. Only holders that keep some.", "holder"),
 		holding:   f.Gauge("reclaim_holding", "1 during a hold: the low threshold cannot be reached, and the agent waits for a change. 0 while it is not known of some images whether they are used."),
 
 		runs:       f.Counters("reclaim_runs_total", "Reclaim runs, by result.", "result"),

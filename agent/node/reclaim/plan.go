@@ -169,8 +169,8 @@ func (f *filesystem) removes() []string {
 	return ids
 }
 
-// held reports whether images cannot free the space: all that may go are gone, and by the latest plan others may not.
-func (f *filesystem) held() bool { return f.kept.Hold != nil && f.hold != nil && f.hold.Final() }
+// held reports whether images cannot free the space, by the latest plan.
+func (f *filesystem) held() bool { return f.hold != nil && f.hold.Final() }
 
 // needsHeld reports whether the latest reading asks for space of a resource on hold: by its high threshold, or by its low
 // one during a run.

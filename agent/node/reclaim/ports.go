@@ -46,7 +46,6 @@ type Options struct {
 	Save        func()                     // asks for a save of the records
 	LookAgain   func(at time.Time)         // asks for a look at the images at that time
 	HearEvents  func() (more bool)         // handles the events sent already; more if there was any since the images were listed
-	SpaceNeeded func()                     // called for a hold: images cannot free what is needed
 	WritersGrew func(byInodes bool) string // names the largest writers; "" if they are not known
 	Tell        func(events.Fact)          // posts a Kubernetes Event
 }

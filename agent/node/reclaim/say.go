@@ -21,11 +21,7 @@ func (r *Reclaimer) explainHold(f *filesystem) {
 		}
 		r.bookHold(f, page.OutcomeEnded, why)
 		r.o.Log.Info("hold ended", "reason", why, "path", f.Path)
-	case h != nil:
-		r.o.SpaceNeeded()
-		if sameHold(was, h) {
-			return
-		}
+	case h != nil && !sameHold(was, h):
 		line := []any{"path", f.Path, "reason", string(image.KeptHold), "used_percent", f.UsedPercent(), "held_by", heldBytes(h)}
 		if h.Inodes {
 			line = append(line, "inodes_used_percent", f.InodesUsedPercent(), "inodes_held_by", heldInodes(h))

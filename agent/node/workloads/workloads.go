@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -154,8 +155,8 @@ func (w *Workloads) Noted(e inventory.Event) {
 }
 
 // Reconcile looks for dead containers, sandboxes and logs, decides, and hands removals to the
-// executor. Without a runtime it does nothing. If pods that have ended left something behind, it calls needSpace; if that
-// returns true, they give way, too. An error is logged, and another look is planned.
+// executor. Without a runtime it does nothing. If pods that have ended may give way, it calls needSpace, and they do if
+// that returns true. An error is logged, and another look is planned.
 func (w *Workloads) Reconcile(ctx context.Context, rt Runtime, needSpace func() bool) error {
 	if !w.next.After(w.Now()) {
 		w.next = time.Time{}
@@ -168,8 +169,9 @@ func (w *Workloads) Reconcile(ctx context.Context, rt Runtime, needSpace func() 
 		return nil
 	}
 	began, noted := w.Now(), slices.Collect(maps.Keys(w.seen.ended))
-	defer func() { w.looked, w.cost = w.Now(), w.Now().Sub(began) }()
+	over := func() { w.looked, w.cost = w.Now(), w.Now().Sub(began) }
 	s, logs, pods, err := w.observe(ctx, rt)
+	over()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -180,14 +182,16 @@ func (w *Workloads) Reconcile(ctx context.Context, rt Runtime, needSpace func() 
 	}
 	w.Conditions.End("containers", "the node's containers can be read again")
 	now := w.Wall()
-	w.plan.Plan, w.plan.logs = container.Decide(s, now), container.LogPlan{}
+	p := plan{Plan: container.Decide(s, now)}
 	s.ReclaimEnded = true
-	if more := container.Decide(s, now); len(more.Steps) > len(w.plan.Steps) && needSpace() {
-		w.plan.Plan = more
+	if ended := container.Decide(s, now); !reflect.DeepEqual(ended, p.Plan) && needSpace() {
+		p.Plan = ended
 	}
+	over()
 	if w.Config.Containers.Logs {
-		w.plan.logs = container.DecideLogs(logs, s, now)
+		p.logs = container.DecideLogs(logs, s, now)
 	}
+	w.plan = p
 	w.metrics.decided(&w.plan)
 	w.lookAgain(now, pods, noted)
 	w.carryOut(rt)
