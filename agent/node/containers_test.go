@@ -668,7 +668,13 @@ func TestEndedPodsWaitForALook(t *testing.T) {
 			w.rt.SetFaults(fake.Faults{Delay: time.Second})
 			w.up()
 		},
-		"events": func(w *world, change func()) { change() },
+		"events":                   func(_ *world, change func()) { change() },
+		"events soon after a look": func(w *world, change func()) { w.pass(2 * time.Second); change() },
+		"events that nobody sends": func(w *world, change func()) {
+			w.rt.CutEvents(errors.New("gone"))
+			w.pass(6 * time.Minute)
+			change()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -678,13 +684,13 @@ func TestEndedPodsWaitForALook(t *testing.T) {
 				w.run("i0", "i1", "i2", "i3", "i4")
 				w.pass(time.Minute)
 				w.fill(85)
-				w.pass(time.Minute)
+				w.pass(time.Second)
 				w.wantLogged(1, "holding")
 				change(w, func() {
 					w.pods.set(nil, kube.Pod{UID: "uid-job", Ended: true})
 					w.end("i0", "i1", "i2")
 				})
-				w.pass(time.Minute)
+				w.pass(10 * time.Minute)
 				if gone := w.rt.Removed(); len(gone) != 3 {
 					t.Errorf("removed %v of %v", gone, ids)
 				}
@@ -692,6 +698,67 @@ func TestEndedPodsWaitForALook(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The same for a pod that wants images no longer.
+func TestEndedPodsWaitForImagesOfPods(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job"}}}
+		w.deadPod("job")
+		ids := w.five()
+		w.pods.set(nil, kube.Pod{UID: "uid-job"}, kube.Pod{UID: "uid-app", Images: ids[:3]})
+		w.run("i3", "i4")
+		w.pass(time.Minute)
+		w.fill(85)
+		w.pass(time.Minute)
+		w.wantLogged(1, "holding")
+		w.pods.set(nil, kube.Pod{UID: "uid-job", Ended: true})
+		w.pass(10 * time.Minute)
+		w.wantRemoved(ids[:3]...)
+		w.wantDid()
+	})
+}
+
+// Others have freed so much that images are enough now.
+func TestEndedPodsWaitForEnoughImages(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job"}}}
+		w.deadPod("job")
+		ids := w.five()
+		w.run("i0", "i1", "i2", "i3", "i4")
+		w.pass(time.Minute)
+		w.fill(95)
+		w.pass(time.Minute)
+		w.end("i0", "i1", "i2")
+		w.pass(time.Minute)
+		w.wantRemoved() // 83 % without them
+		w.others(86)
+		w.pods.set(nil, kube.Pod{UID: "uid-job", Ended: true})
+		w.pass(10 * time.Minute)
+		w.wantRemoved(ids[:3]...)
+		w.wantDid()
+	})
+}
+
+// Events without a pause, and lists that take longer than those leave time for, do not keep ended pods for ever.
+func TestEndedPodsGiveWayBesideEvents(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job"}}}
+		w.deadPod("job")
+		w.five()
+		w.run("i0", "i1", "i2", "i3", "i4")
+		w.rt.SetFaults(fake.Faults{Delay: 3 * time.Second})
+		w.pass(time.Minute)
+		w.fill(85)
+		w.pass(time.Minute)
+		w.wantLogged(1, "holding")
+		w.pods.set(nil, kube.Pod{UID: "uid-job", Ended: true})
+		for n := range 200 {
+			w.rt.Tag(fake.CRINamespace, "i4", fmt.Sprint("t", n))
+			w.pass(300 * time.Millisecond)
+		}
+		w.wantDid("c-job", "s-job")
+	})
 }
 
 // What an ended pod left behind is tried again when the log says, whatever else happens meanwhile.

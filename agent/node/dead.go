@@ -37,12 +37,13 @@ func (d *dead) work(ctx context.Context) {
 
 // spaceNeeded reports whether a filesystem needs space that images cannot free: one without images has
 // reached its high threshold, or reclaim is on hold. Then what ended pods left behind is removed, too,
-// as the kubelet's eviction manager does. The disks are read anew: others may have freed the space since.
+// as the kubelet's eviction manager does. The disks are read anew: others may have freed the space since. Images that
+// have just fallen out of use may free it, too: what ended pods left behind waits for a look at them.
 func (d *dead) spaceNeeded(ctx context.Context) bool {
 	for _, f := range d.watermark.Filesystems() {
 		if !f.HoldsImages() && d.watermark.ReadExact(ctx, f) == nil && f.HighReached() {
 			return true
 		}
 	}
-	return d.looks.settled() && d.reclaim.HoldNeedsSpace(ctx) && d.looks.settled()
+	return d.looks.settled() && d.reclaim.HoldNeedsSpace(ctx) && d.looks.calm() // others run during a reading
 }

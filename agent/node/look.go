@@ -25,6 +25,10 @@ const (
 	// retryFirst and retryMost bound the wait after a failed look.
 	retryFirst = time.Second
 	retryMost  = time.Minute
+
+	// planHolds is how long a plan that found images not enough counts, whatever happens meanwhile: until the look
+	// for dead containers that follows.
+	planHolds = time.Second
 )
 
 // unreadable is the condition that the latest look failed.
@@ -128,10 +132,16 @@ func (l *looks) work(ctx context.Context) {
 	}
 }
 
-// settled reports whether what has been planned can be relied on: nothing is being removed, and no news waits for a look.
-// While there is news all the time, a look within eventSpacing is good enough.
+// settled reports whether the latest plan can be relied on: the look worked, nothing is being removed, and no news waits for
+// another look. Where there is news all the time, the plan holds for planHolds.
 func (l *looks) settled() bool {
-	return !l.looking && !l.last.IsZero() && !l.conditions.Holds(unreadable) && (!l.eventsSince || l.now().Sub(l.last) < eventSpacing)
+	news := l.eventsSince || l.wanted != (request{}) || !l.alarms.at[alarmEvents].IsZero() || l.conditions.Holds(eventsBroken)
+	return l.calm() && (!news || l.now().Sub(l.last) < planHolds)
+}
+
+// calm reports whether the latest look worked, and nothing is being removed.
+func (l *looks) calm() bool {
+	return !l.last.IsZero() && !l.conditions.Holds(unreadable) && !l.reclaim.Running()
 }
 
 // stillHigh reports whether a crossing that came during a look still needs one. If that look has

@@ -131,12 +131,15 @@ func (d *decision) needed() weight {
 	return needed
 }
 
-// renews reports whether a hold begins, or one more attempt is due: it began while images could not be judged, and now all
-// can be, or the disk is so much worse. A disk that has less than that left cannot get so much worse: there, one is
+// renews reports whether a hold begins, or one more attempt is due: an image that could not be judged when it began can be
+// now, or the disk is so much worse. A disk that has less than that left cannot get so much worse: there, one is
 // due when another image may go.
 func (d *decision) renews() bool {
 	hold, disk := d.Hold, d.Disk
-	if hold == nil || hold.Partial && !slices.ContainsFunc(d.images, func(c *candidate) bool { return c.Unread != "" }) {
+	if hold == nil {
+		return true
+	}
+	if unread := setOf(hold.Unread); slices.ContainsFunc(d.images, func(c *candidate) bool { return c.Unread == "" && unread[c.ID] }) {
 		return true
 	}
 	worse := func(stuck uint64, held bool, capacity, was, is uint64) bool {
@@ -153,17 +156,9 @@ func (d *decision) another() bool {
 	return slices.ContainsFunc(d.order[d.aged:], func(c *candidate) bool { return !listed[c] })
 }
 
-// partial reports whether an image stays only because its users could not be read.
-func (d *decision) partial() bool {
-	return slices.ContainsFunc(d.images, func(c *candidate) bool { return c.keep == KeptUseUnknown })
-}
-
 // listed returns the images that were already unused when the hold began, and still are or may be.
 func (d *decision) listed() map[*candidate]bool {
-	ids := make(map[string]bool, len(d.Hold.Images))
-	for _, id := range d.Hold.Images {
-		ids[id] = true
-	}
+	ids := setOf(d.Hold.Images)
 	listed := make(map[*candidate]bool, len(ids))
 	for _, c := range d.images {
 		if (c.unused || c.keep == KeptUseUnknown) && ids[c.ID] {
@@ -173,13 +168,20 @@ func (d *decision) listed() map[*candidate]bool {
 	return listed
 }
 
+func setOf(ids []string) map[string]bool {
+	set := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		set[id] = true
+	}
+	return set
+}
+
 // hold returns the hold after this plan.
 func (d *decision) hold(removed []*candidate) *Hold {
 	hold := &Hold{
 		Since:           d.now,
 		Bytes:           d.stuck.bytes > 0,
 		Inodes:          d.stuck.inodes > 0,
-		Partial:         d.partial(),
 		AvailableBytes:  d.Disk.AvailableBytes,
 		InodesAvailable: d.Disk.InodesAvailable,
 		Space:           d.space(removed),
@@ -197,12 +199,15 @@ func (d *decision) hold(removed []*candidate) *Hold {
 	needed := d.needed()
 	hold.NeedBytes, hold.NeedInodes = needed.bytes, needed.inodes
 	if !d.swept {
-		hold.AvailableBytes, hold.InodesAvailable, hold.Partial = d.Hold.AvailableBytes, d.Hold.InodesAvailable, d.Hold.Partial
+		hold.AvailableBytes, hold.InodesAvailable, hold.Unread = d.Hold.AvailableBytes, d.Hold.InodesAvailable, d.Hold.Unread
 		listed = d.listed()
 	}
 	for _, c := range d.images {
 		if c.unused && d.swept || listed[c] {
 			hold.Images = append(hold.Images, c.ID)
+		}
+		if c.keep == KeptUseUnknown && d.swept {
+			hold.Unread = append(hold.Unread, c.ID)
 		}
 	}
 	return hold

@@ -88,9 +88,10 @@ func (t *tape) snapshot() Snapshot {
 	}
 	s.ReclaimingBytes, s.ReclaimingInodes = t.below(2) == 1, t.below(2) == 1
 	if t.below(2) == 1 {
-		s.Hold = &Hold{Since: t.time(), Partial: t.below(2) == 1, Bytes: t.below(2) == 1, Inodes: t.below(2) == 1, AvailableBytes: t.size(), InodesAvailable: t.size()}
+		s.Hold = &Hold{Since: t.time(), Bytes: t.below(2) == 1, Inodes: t.below(2) == 1, AvailableBytes: t.size(), InodesAvailable: t.size()}
 		for range t.below(4) {
 			s.Hold.Images = append(s.Hold.Images, fmt.Sprint(t.below(9)))
+			s.Hold.Unread = append(s.Hold.Unread, fmt.Sprint(t.below(30)))
 		}
 	}
 	if t.below(20) == 19 {

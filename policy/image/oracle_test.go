@@ -24,8 +24,7 @@ type verdict struct {
 
 // holds is what a hold says of images.
 type holds struct {
-	Partial bool
-	Images  []string // sorted
+	Unread, Images []string // sorted
 }
 
 // reachable marks what holders and the images lead to.
@@ -201,7 +200,7 @@ func (o oracle) decide() verdict {
 
 	if o.s.Blocked != "" || len(o.s.Policy.Validate()) > 0 {
 		if o.s.Hold != nil && v.Need != [2]uint64{} {
-			v.Hold = &holds{o.s.Hold.Partial, o.s.Hold.Images}
+			v.Hold = &holds{o.s.Hold.Unread, o.s.Hold.Images}
 		}
 		return v
 	}
@@ -249,12 +248,18 @@ func (o oracle) choose(v *verdict, aged, rest []string) (chosen, spared []string
 		chosen = prefix(rest, v.Need)
 		return o.prune(v, aged, chosen, stuck, v.Need)
 	}
-	v.Hold = &holds{Partial: o.unread()}
+	v.Hold = &holds{}
 	needed, listed := v.Need, func(img Image) bool { return o.unused(img) }
 	if o.renewed(stuck, rest) {
 		chosen = rest
+		for _, img := range o.s.Images {
+			if o.fixed(img) == KeptUseUnknown {
+				v.Hold.Unread = append(v.Hold.Unread, img.ID)
+			}
+		}
+		slices.Sort(v.Hold.Unread)
 	} else {
-		v.Hold.Partial = o.s.Hold.Partial
+		v.Hold.Unread = o.s.Hold.Unread
 		listed = func(img Image) bool {
 			return slices.Contains(o.s.Hold.Images, img.ID) && (o.unused(img) || o.fixed(img) == KeptUseUnknown)
 		}
@@ -297,14 +302,9 @@ func (o oracle) unused(img Image) bool {
 	return false
 }
 
-// unread: of an image it is not known whether it is used.
-func (o oracle) unread() bool {
-	return slices.ContainsFunc(o.s.Images, func(img Image) bool { return o.fixed(img) == KeptUseUnknown })
-}
-
 func (o oracle) renewed(stuck [2]bool, rest []string) bool {
 	hold, d := o.s.Hold, o.s.Disk
-	if hold == nil || hold.Partial && !slices.ContainsFunc(o.s.Images, func(i Image) bool { return i.Unread != "" }) {
+	if hold == nil || slices.ContainsFunc(o.s.Images, func(i Image) bool { return i.Unread == "" && slices.Contains(hold.Unread, i.ID) }) {
 		return true
 	}
 	point := func(capacity uint64) uint64 { return (capacity + 99) / 100 }

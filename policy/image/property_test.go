@@ -111,7 +111,6 @@ func genSnapshot(t *rapid.T) Snapshot {
 			Since:           noon.Add(-time.Hour),
 			Bytes:           rapid.Bool().Draw(t, "hold for bytes"),
 			Inodes:          rapid.Bool().Draw(t, "hold for inodes"),
-			Partial:         rapid.IntRange(0, 3).Draw(t, "partial hold") == 0,
 			AvailableBytes:  s.Disk.AvailableBytes + uint64(rapid.IntRange(0, 20).Draw(t, "worse by")),
 			InodesAvailable: s.Disk.InodesAvailable + uint64(rapid.IntRange(0, 6).Draw(t, "inodes worse by")),
 			NeedBytes:       uint64(rapid.SampledFrom([]int{0, 100, 900}).Draw(t, "needed")),
@@ -120,6 +119,9 @@ func genSnapshot(t *rapid.T) Snapshot {
 		for i := range 8 {
 			if rapid.Bool().Draw(t, "in the hold") {
 				s.Hold.Images = append(s.Hold.Images, fmt.Sprintf("image %d", i))
+			}
+			if rapid.IntRange(0, 20).Draw(t, "unread in the hold") == 0 {
+				s.Hold.Unread = append(s.Hold.Unread, fmt.Sprintf("image %d", i))
 			}
 		}
 	}
@@ -162,7 +164,7 @@ func TestDecideAgreesWithOracle(t *testing.T) {
 func summarize(p Plan) verdict {
 	v := verdict{Kept: make(map[string]Reason), Need: [2]uint64{p.NeedBytes, p.NeedInodes}}
 	if h := p.Hold; h != nil {
-		v.Hold = &holds{h.Partial, h.Images}
+		v.Hold = &holds{h.Unread, h.Images}
 	}
 	for _, d := range p.Remove {
 		d.Detail = ""

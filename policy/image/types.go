@@ -221,7 +221,7 @@ type Plan struct {
 //   - The disk gets worse by one percent of its capacity since the hold began, or the other
 //     dimension cannot reach its threshold either. Then everything that may go goes once
 //     more, and the hold is renewed with a new reading.
-//   - It began while an image was kept by [KeptUseUnknown], and no image is Unread any more: the same.
+//   - The users of an image that were unknown when the hold began are known: the same.
 //   - Usage falls below the high threshold, and no run is in progress: the hold ends.
 //
 // Images that were already unused when the hold began may go at any time during it; those
@@ -241,7 +241,8 @@ type Hold struct {
 	// share of them.
 	NeedBytes, NeedInodes uint64
 
-	Partial bool // an image was kept by [KeptUseUnknown] when the hold began or was last renewed
+	// Unread are the IDs, sorted, of images that were kept by [KeptUseUnknown] when the hold began or was last renewed.
+	Unread []string
 
 	// EndsAtBytes and EndsAtInodes are how much must be available now for the images that may go to
 	// reach the low threshold; 0 for a resource that can reach it.

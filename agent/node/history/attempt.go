@@ -108,7 +108,7 @@ func (a *Attempt) settle(change func(e *page.HistoryEntry)) {
 	change(&a.entry)
 	if a.entry.Outcome == page.OutcomeRemoved { // so it was there, after all earlier attempts
 		a.h.decide(now, func(e *page.HistoryEntry) (mine, there bool) {
-			return stayOf(e) == stayOf(&a.entry), true
+			return itemOf(e) == itemOf(&a.entry), true
 		})
 	}
 	if !a.drop {
@@ -184,7 +184,7 @@ func (h *History) decide(now time.Time, is func(e *page.HistoryEntry) (mine, the
 		if !mine {
 			return false
 		}
-		there = there || latest[stayOf(e)] != a // a later try has found it
+		there = there || latest[itemOf(e)] != a // a later try has found it
 		e.Ended = &now
 		switch {
 		case there && a.why == "":
@@ -201,36 +201,26 @@ func (h *History) decide(now time.Time, is func(e *page.HistoryEntry) (mine, the
 	return removed
 }
 
-// stay is the time of a thing on the node from one arrival to the next. It can go once in it.
-type stay struct {
-	kind, id string
-	arrived  int64 // Unix time in ns; 0: unknown
-}
+type item struct{ kind, id string }
 
-func stayOf(e *page.HistoryEntry) stay {
-	s := stay{kind: e.Kind, id: e.ID}
-	if e.Arrived != nil {
-		s.arrived = e.Arrived.UnixNano()
-	}
-	return s
-}
+func itemOf(e *page.HistoryEntry) item { return item{e.Kind, e.ID} }
 
-// latest returns the latest attempt in each stay without an outcome. Its caller holds mu.
-func (h *History) latest() map[stay]*Attempt {
-	latest := make(map[stay]*Attempt, len(h.left))
+// latest returns the latest attempt without an outcome for each thing. Its caller holds mu.
+func (h *History) latest() map[item]*Attempt {
+	latest := make(map[item]*Attempt, len(h.left))
 	for _, a := range h.left {
-		latest[stayOf(&a.entry)] = a
+		latest[itemOf(&a.entry)] = a
 	}
 	return latest
 }
 
-// InDoubt returns when removals of a kind were begun whose outcome is not known, as many as can have happened. It leaves
-// out entries for which counts returns false. The times are in no order.
+// InDoubt returns when removals of a kind were begun whose outcome is not known, once for each thing: it is taken to have
+// gone once. InDoubt leaves out entries for which counts returns false. The times are in no order.
 func (h *History) InDoubt(kind string, counts func(page.HistoryEntry) bool) (begun []time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for s, a := range h.latest() {
-		if s.kind == kind && counts(a.entry) {
+	for t, a := range h.latest() {
+		if t.kind == kind && counts(a.entry) {
 			begun = append(begun, a.entry.Time)
 		}
 	}

@@ -172,13 +172,13 @@ func (f *filesystem) removes() []string {
 // held reports whether images cannot free the space, by the latest plan.
 func (f *filesystem) held() bool { return f.hold != nil && f.hold.Final() }
 
-// needsHeld reports whether the latest reading asks for space of a resource on hold: by its high threshold, or by its low
-// one during a run.
+// needsHeld reports whether, by the latest reading, a resource on hold is at its high threshold, or above its low one during
+// a run, and images are still not enough.
 func (f *filesystem) needsHeld() bool {
-	p, disk := f.Thresholds, f.Believed()
+	p, h, disk := f.Thresholds, f.hold, f.With(f.Believed())
 	bytes, inodes := p.Reached(disk)
-	return f.hold.Bytes && (bytes || f.kept.ReclaimingBytes && disk.BytesTo(p.LowPercent) > 0) ||
-		f.hold.Inodes && (inodes || f.kept.ReclaimingInodes && disk.InodesTo(p.InodesLowPercent) > 0)
+	return disk.AvailableBytes < h.EndsAtBytes && (bytes || f.kept.ReclaimingBytes && disk.BytesTo(p.LowPercent) > 0) ||
+		disk.InodesAvailable < h.EndsAtInodes && (inodes || f.kept.ReclaimingInodes && disk.InodesTo(p.InodesLowPercent) > 0)
 }
 
 // urgency returns by how many percentage points the filesystem is over its high threshold.

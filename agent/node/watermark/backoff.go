@@ -51,7 +51,7 @@ func (f *Filesystem) waits(now time.Time) time.Duration {
 	if hold == nil || !f.backoff.until.After(now) {
 		return 0
 	}
-	if bytes, inodes := f.Thresholds.Reached(f.with(f.Disk)); bytes && !hold.Bytes || inodes && !hold.Inodes {
+	if bytes, inodes := f.Thresholds.Reached(f.With(f.Disk)); bytes && !hold.Bytes || inodes && !hold.Inodes {
 		return 0
 	}
 	return f.backoff.until.Sub(now)
@@ -63,7 +63,7 @@ func (f *Filesystem) waits(now time.Time) time.Duration {
 func (f *Filesystem) endsHold(r Reading) bool {
 	hold := f.backoff.hold
 	reaches := func(was, is, at uint64) bool { return at > 0 && was < at && is >= at }
-	was, is := f.with(f.backoff.disk), f.with(r.Disk)
+	was, is := f.With(f.backoff.disk), f.With(r.Disk)
 	return hold != nil && (f.Thresholds.HighReached(was) && !f.Thresholds.HighReached(is) ||
 		reaches(was.AvailableBytes, is.AvailableBytes, hold.EndsAtBytes) || reaches(was.InodesAvailable, is.InodesAvailable, hold.EndsAtInodes))
 }

@@ -72,8 +72,8 @@ func (f *Filesystem) Above() bool { return f.above }
 // HighReached reports whether the latest reading is at the high threshold or beyond.
 func (f *Filesystem) HighReached() bool { return f.Thresholds.HighReached(f.Disk) }
 
-// with returns a disk with Spare added to what is available.
-func (f *Filesystem) with(d image.Disk) image.Disk {
+// With returns a disk with Spare added to what is available.
+func (f *Filesystem) With(d image.Disk) image.Disk {
 	d.AvailableBytes, d.InodesAvailable = min(d.AvailableBytes+f.Spare.Bytes, d.CapacityBytes), min(d.InodesAvailable+f.Spare.Inodes, d.Inodes)
 	return d
 }
