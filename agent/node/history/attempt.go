@@ -201,6 +201,7 @@ func (h *History) decide(now time.Time, is func(e *page.HistoryEntry) (mine, the
 	return removed
 }
 
+// item identifies a thing whose removal is tried.
 type item struct{ kind, id string }
 
 func itemOf(e *page.HistoryEntry) item { return item{e.Kind, e.ID} }
