@@ -347,7 +347,9 @@ func TestHeatOfDeepFiles(t *testing.T) {
 	})
 }
 
-// Many at once count each file once.
+// Many at once count each file once. On real-time kernels a program of fentry can be
+// preempted, and a run on the same CPU meanwhile is left out, and counted as missed: such
+// a file counts from the next open.
 func TestHeatOfManyAtOnce(t *testing.T) {
 	eachTier(t, func(t *testing.T, o Options) {
 		p := loadAlone(t, o)
@@ -367,7 +369,22 @@ func TestHeatOfManyAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
+		if realtime(t) && counters(t, p).Missed[objectHeat] > 0 {
+			r.touch(t, paths...)
+			wantHeat(t, p, r.top, numbers...)
+			return
+		}
 		wantHeat(t, p, r.top, numbers...)
 		wantNothingLost(t, p)
 	})
+}
+
+// realtime reports whether the kernel was built with PREEMPT_RT.
+func realtime(t *testing.T) bool {
+	t.Helper()
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(unix.ByteSliceToString(name.Version[:]), "PREEMPT_RT")
 }

@@ -22,7 +22,12 @@
  * moment, for statfs as well: in the group, and not yet taken from the device.
  * A CPU that checks just then can arm a watermark that was reached. The
  * watermark is then reached once more: one event too many, never one too few,
- * because the task for which the group is made checks after that.
+ * because the task for which the group is made checks after that. If the group
+ * is made by a worker, which gives out the new room before it has taken it from
+ * the device, that task can go on and check first (seen on real-time kernels,
+ * where it preempts the worker). statfs shows the same figure then. The event
+ * comes as soon as the worker goes on: its transaction gives back metadata,
+ * and same_groups() sees the device.
  *
  * btrfs has no limit on inodes.
  */
