@@ -105,53 +105,6 @@ type eofBlocks struct {
 	_              [12]uint64
 }
 
-// btrfsStartSync and btrfsWaitSync are BTRFS_IOC_START_SYNC, _IOR(0x94, 24, __u64), and
-// BTRFS_IOC_WAIT_SYNC, _IOW(0x94, 22, __u64).
-const (
-	btrfsStartSync = 0x80089418
-	btrfsWaitSync  = 0x40089416
-)
-
-// commitAgain is how long a commit that was asked for may take until it is asked for again. The kernel's own
-// thread commits (since Linux 5.17), and it can miss a request that comes while it goes to sleep; then it would
-// commit at its next turn, after 30 s.
-const commitAgain = 100 * time.Millisecond
-
-// commitBtrfs commits the current transaction of a btrfs, and waits for the commit. Then what was
-// deleted before is free, and what was allocated counts as used. Unlike syncfs, it does not write what
-// is dirty, which takes seconds beside a fast writer.
-func commitBtrfs(fd int) error {
-	transaction, err := startCommit(fd)
-	if err != nil {
-		return err
-	}
-	committed := make(chan error, 1)
-	go func() { committed <- btrfsSync(fd, btrfsWaitSync, &transaction) }()
-	again := time.NewTicker(commitAgain)
-	defer again.Stop()
-	for {
-		select {
-		case err := <-committed:
-			return err
-		case <-again.C:
-			_, _ = startCommit(fd) // the first request stands
-		}
-	}
-}
-
-// startCommit asks for a commit, and returns the transaction's ID.
-func startCommit(fd int) (transaction uint64, err error) {
-	err = btrfsSync(fd, btrfsStartSync, &transaction)
-	return transaction, err
-}
-
-func btrfsSync(fd int, request uintptr, transaction *uint64) error {
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(transaction))); errno != 0 {
-		return errno
-	}
-	return nil
-}
-
 // flushInodeGC waits until xfs has freed the space of deleted files. The ioctl is for something
 // else: it trims the blocks preallocated beyond the ends of files, and here it is restricted to
 // files of a size that none has. It ends in xfs_inodegc_flush, which is the part wanted here

@@ -1,12 +1,9 @@
 package fs
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/ebb-agent/ebb/policy/image"
 )
@@ -22,14 +19,12 @@ const (
 	// that, because other processes may never stop deleting.
 	settleQuiet = 200 * time.Millisecond
 	settleMost  = time.Second
-
-	// commitEach is the least pause between two commits of a btrfs while data is written back.
-	commitEach = 200 * time.Millisecond
 )
 
 // Settle reads path's filesystem once it has counted everything that was removed before the call.
 // If that takes too long, or ctx ends, it returns an error and the last reading. On a busy xfs it
-// can be a little early.
+// can be a little early. On btrfs statfs can show less than this reading a moment later, while the kernel removes
+// a block group that has become empty.
 //
 // With reached, everything that was written before the call is counted, too, unless reached is true of a
 // reading before that. It makes a difference on btrfs, which counts data only when it is written back.
@@ -51,38 +46,6 @@ func Settle(ctx context.Context, path string, reached func(image.Disk) bool) (im
 		ctx, cancel := context.WithTimeout(ctx, settleMost)
 		defer cancel()
 		return settleByWatching(ctx, path)
-	}
-}
-
-// settleBtrfs commits, which counts removals. With reached, it also has everything written that is dirty, and
-// commits from time to time meanwhile: as soon as reached is true, the rest does not matter.
-func settleBtrfs(ctx context.Context, dev uint64, path string, reached func(image.Disk) bool) (image.Disk, error) {
-	commit := func() (disk image.Disk, pause time.Duration, err error) {
-		begun := time.Now()
-		disk, err = settleBy(ctx, "commit", dev, path, commitBtrfs)
-		return disk, max(commitEach, time.Since(begun)), err
-	}
-	disk, pause, err := commit()
-	if err != nil || reached == nil || reached(disk) {
-		return disk, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	written := make(chan error, 1)
-	go func() {
-		_, err := settleBy(ctx, "syncfs", dev, path, unix.Syncfs) // commits by itself
-		written <- err
-	}()
-	for {
-		select {
-		case outcome := <-written:
-			disk, err := Disk(path)
-			return disk, cmp.Or(err, outcome)
-		case <-time.After(pause):
-			if disk, pause, err = commit(); err != nil || reached(disk) {
-				return disk, err
-			}
-		}
 	}
 }
 

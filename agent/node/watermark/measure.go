@@ -96,7 +96,8 @@ func (w *Watcher) Removed(ctx context.Context, f *Filesystem, before Measured, d
 func (w *Watcher) await(ctx context.Context, f *Filesystem, before Measured, d image.Decision) (after Measured, settled bool) {
 	ctx, cancel := context.WithTimeout(ctx, showDeadline)
 	defer cancel()
-	if settled = w.settling.settle(ctx, f, nil); settled {
+	disk, settled := w.settling.settle(ctx, f, nil)
+	if settled {
 		ctx, cancel = context.WithTimeout(ctx, lateFor)
 		defer cancel()
 	}
@@ -106,6 +107,8 @@ func (w *Watcher) await(ctx context.Context, f *Filesystem, before Measured, d i
 		if err != nil {
 			return after, false
 		}
+		now.freest(disk)
+		f.Reading, disk = now.Reading, image.Disk{} // it counts at first only
 		after = now
 		if after.cameFree(before) >= enough(d) {
 			return after, settled

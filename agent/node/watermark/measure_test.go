@@ -90,6 +90,37 @@ func (d *dirtyDisk) Settle(_ context.Context, path string, reached func(image.Di
 	return disk, err
 }
 
+// leavingDisk is a btrfs that shows less, for a moment, than when it had settled.
+type leavingDisk struct{ dirtyDisk }
+
+func (d *leavingDisk) Settle(ctx context.Context, path string, reached func(image.Disk) bool) (image.Disk, error) {
+	disk, err := d.dirtyDisk.Settle(ctx, path, reached)
+	disk.AvailableBytes += 64 << 20
+	return disk, err
+}
+
+// While a block group of btrfs is being removed, what is free in it is not missing.
+func TestFreeSpaceThatStatfsLeavesOut(t *testing.T) {
+	const percent = (1 << 30) / 100
+	d := &leavingDisk{dirtyDisk{testDisk: testDisk{available: 18 * percent}}} // with the group, 24
+	w := newTestWatcher(d)
+	w.Place(inventory.Roots{Images: "/"})
+	w.Survey()
+	f := w.Filesystems()[0]
+	want := d.available + 64<<20
+	if err := w.ReadForPlan(t.Context(), f); err != nil || f.AvailableBytes != want || f.HighReached() {
+		t.Errorf("the plan is made for %d bytes available, want %d; %v", f.AvailableBytes, want, err)
+	}
+	before, err := w.Measure(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Removed(t.Context(), f, before, image.Decision{FreesBytes: 64 << 20})
+	if f.AvailableBytes != want {
+		t.Errorf("after the removal, %d bytes are available, want %d", f.AvailableBytes, want)
+	}
+}
+
 // countedProbes know what is free once everything is written.
 type countedProbes struct {
 	Probes

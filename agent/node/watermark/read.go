@@ -48,10 +48,11 @@ func (w *Watcher) ReadExact(ctx context.Context, f *Filesystem) error {
 	ctx, cancel := context.WithTimeout(ctx, showDeadline)
 	defer cancel()
 	believed := f.believed
-	settled := w.settling.settle(ctx, f, f.Thresholds.HighReached)
+	disk, settled := w.settling.settle(ctx, f, f.Thresholds.HighReached)
 	if err := w.Read(f); err != nil {
 		return err
 	}
+	f.freest(disk)
 	if !believed.until.IsZero() {
 		w.settling.shown(f, believed, settled)
 	}

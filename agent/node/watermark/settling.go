@@ -12,17 +12,28 @@ import (
 // show in time.
 type settling struct{ o *Options }
 
-// settle makes the disk's figure exact; false if that takes longer than ctx allows. The filesystem
-// may be gone when it returns.
-func (s settling) settle(ctx context.Context, f *Filesystem, reached func(image.Disk) bool) bool {
+// settle makes the disk's figure exact, and returns it; ok is false, and the figure zero, if that
+// takes longer than ctx allows. The filesystem may be gone when it returns.
+func (s settling) settle(ctx context.Context, f *Filesystem, reached func(image.Disk) bool) (disk image.Disk, ok bool) {
 	var err error
 	path := f.Path
-	s.o.Outside(func() { _, err = s.o.Disk.Settle(ctx, path, reached) })
+	s.o.Outside(func() { disk, err = s.o.Disk.Settle(ctx, path, reached) })
 	if err != nil {
 		s.o.Metrics.unsettled.Inc()
 		s.o.Log.Debug("settle", "error", err)
 	}
-	return err == nil && f.Path == path // otherwise it was another disk that has settled
+	if err != nil || f.Path != path { // another disk has settled
+		return image.Disk{}, false
+	}
+	return disk, true
+}
+
+// freest counts what was free just before, when the disk had settled; a moment later statfs can
+// show less than is free ([fs.Settle]).
+func (r *Reading) freest(settled image.Disk) {
+	if settled.CapacityBytes == r.CapacityBytes {
+		r.AvailableBytes = max(r.AvailableBytes, settled.AvailableBytes)
+	}
 }
 
 // pause waits; false if ctx ends first. The filesystem may be gone when it returns.
