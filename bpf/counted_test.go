@@ -33,9 +33,7 @@ func watchOnly(t testing.TB, p *Probes, fs *filesystem) {
 // was written, and the kernel's figure does; after it they are the same.
 func TestCountedIsWhatStatfsWillShow(t *testing.T) {
 	p, fs := load(t, Options{}), newBtrfs(t)
-	if err := unix.Mount("", fs.dir, "", unix.MS_REMOUNT, "commit=3600"); err != nil { // none on its own
-		t.Fatal(err)
-	}
+	fs.commitsOnDemand(t)
 	if _, ok, err := p.Counted(fs.dev); ok || err != nil {
 		t.Fatalf("counted without a watermark: %v, %v", ok, err)
 	}

@@ -42,6 +42,14 @@ func newBtrfs(t testing.TB, options ...string) *filesystem {
 	return newFilesystem(t, "btrfs", 256<<20, options...)
 }
 
+// commitsOnDemand has a btrfs commit when something asks for it, and not by itself.
+func (fs *filesystem) commitsOnDemand(t testing.TB) {
+	t.Helper()
+	if err := unix.Mount("", fs.dir, "", unix.MS_REMOUNT, "commit=3600"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func newFilesystem(t testing.TB, kind string, size int64, options ...string) *filesystem {
 	t.Helper()
 	needRoot(t)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	iofs "io/fs"
 	"sync"
+	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/lastuse"
 	"github.com/ebb-agent/ebb/policy/image"
@@ -23,6 +24,8 @@ type fakeDisk struct {
 	mu      sync.Mutex
 	written int64  // bytes that Stat does not show before Settle; deleted: negative
 	settled int    // calls of Settle
+	leaving uint64 // bytes that Stat does not show for 100 ms after Settle
+	left    time.Time
 	stuck   bool   // Settle does not end before its context
 	during  func() // called at the beginning of Settle
 	asked   func() // called by each other method
@@ -102,6 +105,9 @@ func (d *fakeDisk) Stat(path string) (image.Disk, fs.Info, error) {
 		return image.Disk{}, fs.Info{}, err
 	}
 	disk := m.read()
+	if time.Now().Before(d.left) {
+		disk.AvailableBytes -= min(d.leaving, disk.AvailableBytes)
+	}
 	avail := disk.AvailableBytes / blockSize
 	return disk, fs.Info{Type: m.kind, MountPoint: path, Dev: m.dev, Project: m.project, BlockSize: blockSize,
 		Blocks: disk.CapacityBytes / blockSize, Free: avail + reserved, Avail: avail}, nil
@@ -127,7 +133,7 @@ func (d *fakeDisk) Settle(ctx context.Context, path string, _ func(image.Disk) b
 	if stuck {
 		return m.read(), context.Cause(ctx)
 	}
-	d.written = 0
+	d.written, d.left = 0, time.Now().Add(100*time.Millisecond)
 	return m.read(), nil
 }
 

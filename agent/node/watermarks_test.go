@@ -34,6 +34,18 @@ func TestDeletionsThatStatfsDoesNotShow(t *testing.T) {
 	})
 }
 
+// Nor does it show, for a moment after a commit, a block group that the kernel removes
+// because it has become empty.
+func TestBlockGroupsThatStatfsLeavesOut(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.disk.kind = "btrfs"
+		ids := w.five()
+		w.disk.leaving = 60 * mib
+		w.fill(81)
+		w.wantRemoved(ids[0], ids[1])
+	})
+}
+
 // What was written between the reading and the new watermark may have been the last.
 func TestGrowthJustBeforeTheWatermarkWasSet(t *testing.T) {
 	inWorld(t, func(w *world) {

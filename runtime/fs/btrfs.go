@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 	"unsafe"
 
@@ -18,15 +19,16 @@ const (
 	// commitEach is the least pause between two commits of a btrfs while data is written back.
 	commitEach = 200 * time.Millisecond
 
-	// commitAgain is how long a commit that was asked for may take to begin until it is asked for again, by
-	// up to commitAsks calls at once.
+	// commitAgain is how long a commit that was asked for may take to begin until it is asked for again. It
+	// doubles each time.
 	commitAgain = 100 * time.Millisecond
-	commitAsks  = 4
 
 	// groupsMost bounds the wait for block groups that are being removed, and groupsPoll is how often they
 	// are looked at. A removal waits for a transaction to begin, and took up to 160 ms in an emulated machine.
-	groupsMost = 250 * time.Millisecond
-	groupsPoll = 5 * time.Millisecond
+	// Less than groupsLeast is no group, but copies of the superblock within others.
+	groupsMost  = 250 * time.Millisecond
+	groupsPoll  = 5 * time.Millisecond
+	groupsLeast = 1 << 20
 )
 
 // settleBtrfs commits, which counts removals. With reached, it also has everything written that is dirty, and
@@ -81,41 +83,52 @@ type btrfsInfo struct {
 // commitBtrfs commits the current transaction of a btrfs, and waits for the commit. Then what was
 // deleted before is free, and what was allocated counts as used. Unlike syncfs, it does not write what
 // is dirty, which takes seconds beside a fast writer.
-//
-// The kernel's own thread commits (since Linux 5.17). Whoever asks for a commit waits until it begins, and the
-// thread misses a request that comes while it ends another commit, or goes to sleep. It would then begin at its
-// next turn, up to 30 s later. A further request wakes it, for all that wait. On Linux 6.1 beside busy writers
-// that was necessary for one commit in fifty.
 func commitBtrfs(fd int) error {
+	transaction, err := startCommit(func() (transaction uint64, err error) {
+		err = btrfsCall(fd, btrfsStartSync, unsafe.Pointer(&transaction))
+		return transaction, err
+	})
+	if err != nil {
+		return err
+	}
+	return btrfsCall(fd, btrfsWaitSync, unsafe.Pointer(&transaction))
+}
+
+// startCommit asks for a commit until it has begun, and returns its transaction. ask returns when the commit has
+// begun.
+//
+// The kernel's own thread commits (since Linux 5.17). It misses requests that come while it writes the commit
+// before, or goes to sleep, and would then begin at its next turn, up to 30 s later. One more request wakes it, for
+// all that wait. On Linux 6.1 beside busy writers that was necessary for one commit in sixty.
+func startCommit(ask func() (transaction uint64, err error)) (transaction uint64, err error) {
 	type start struct {
 		transaction uint64
 		err         error
 	}
-	started := make(chan start, commitAsks)
-	ask := func() {
-		var s start
-		s.err = btrfsCall(fd, btrfsStartSync, unsafe.Pointer(&s.transaction))
-		started <- s
+	started := make(chan start)
+	begin := func() {
+		transaction, err := ask()
+		started <- start{transaction, err}
 	}
-	go ask()
-	again := time.NewTicker(commitAgain)
+	go begin()
+	pause := commitAgain
+	again := time.NewTimer(pause)
 	defer again.Stop()
-	var last start
-	for asking := 1; asking > 0; { // all have to end before fd is closed
+	for asking, first := 1, true; asking > 0; { // all have to end: the caller closes what they use
 		select {
-		case last = <-started:
+		case s := <-started:
 			asking--
-		case <-again.C:
-			if asking < commitAsks {
-				asking++
-				go ask()
+			if first || err != nil { // any of them will do: all are later than what is to be counted
+				transaction, err, first = s.transaction, s.err, false
 			}
+		case <-again.C:
+			asking++
+			go begin()
+			pause *= 2
+			again.Reset(pause)
 		}
 	}
-	if last.err != nil {
-		return last.err
-	}
-	return btrfsCall(fd, btrfsWaitSync, unsafe.Pointer(&last.transaction))
+	return transaction, err
 }
 
 func btrfsCall(fd int, request uintptr, argument unsafe.Pointer) error {
@@ -126,22 +139,30 @@ func btrfsCall(fd int, request uintptr, argument unsafe.Pointer) error {
 }
 
 // diskOfBtrfs reads the disk while no block group is being removed. The kernel removes groups that have become
-// empty, most often just after a commit. Such a group is read-only until it is gone, and statfs leaves it out, as
-// if it were still full. Others can be read-only for long, under a scrub for example: then the wait has a bound.
+// empty, one after another, and most often just after a commit. Such a group is read-only until it is gone, and
+// statfs leaves it out, as if it were still full. Others are read-only for long, under a scrub for example: so the
+// wait has a bound, and the reading with the most space counts.
 func diskOfBtrfs(ctx context.Context, path string) (image.Disk, error) {
-	readOnly, enough := groupsOf(path), time.After(groupsMost)
+	return whileWhole(ctx, func() (image.Disk, error) { return Disk(path) }, groupsOf(path))
+}
+
+func whileWhole(ctx context.Context, read func() (image.Disk, error), readOnly func() bool) (best image.Disk, err error) {
+	enough := time.After(groupsMost)
 	for {
 		before := readOnly()
-		disk, err := Disk(path)
+		disk, err := read()
 		if err != nil || !before && !readOnly() {
 			return disk, err
+		}
+		if disk.AvailableBytes >= best.AvailableBytes {
+			best = disk
 		}
 		select {
 		case <-time.After(groupsPoll):
 		case <-enough:
-			return disk, nil
+			return best, nil
 		case <-ctx.Done():
-			return disk, context.Cause(ctx)
+			return best, context.Cause(ctx)
 		}
 	}
 }
@@ -161,7 +182,8 @@ func groupsOf(path string) (readOnly func() bool) {
 	id := info.fsid
 	name := fmt.Sprintf("/sys/fs/btrfs/%x-%x-%x-%x-%x/allocation/data/bytes_readonly", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 	return func() bool {
-		n, err := os.ReadFile(name)
-		return err == nil && string(bytes.TrimSpace(n)) != "0"
+		text, _ := os.ReadFile(name)
+		n, _ := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64)
+		return n >= groupsLeast
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ebb-agent/ebb/policy/image"
+	"github.com/ebb-agent/ebb/tools/await"
 )
 
 var kinds = []string{"ext4", "xfs", "btrfs"}
@@ -210,15 +211,11 @@ func TestSettleOnBusyFilesystem(t *testing.T) {
 			for deleted.Load() < 100 {
 				time.Sleep(time.Millisecond) // until it is busy
 			}
-			empty, err := settle(t, point, never)
-			if err != nil {
-				t.Fatal(err)
-			}
 			began := time.Now()
 			const rounds = 40
 			late := 0
 			for range rounds {
-				late += settlesBeside(t, point, empty.AvailableBytes)
+				late += settlesBeside(t, point)
 			}
 			t.Logf("settled %d times in %v beside %d deletions, and %d times once more", rounds, time.Since(began), deleted.Load(), late)
 			if late > 0 && kind != "xfs" {
@@ -228,34 +225,39 @@ func TestSettleOnBusyFilesystem(t *testing.T) {
 	}
 }
 
-// settlesBeside takes 64 MiB of a filesystem that has so many bytes free without them, deletes that, and returns how
-// often the filesystem had settled before it counted.
-func settlesBeside(t *testing.T, point string, empty uint64) (late int) {
+// settlesBeside takes 64 MiB, deletes them, and returns how often the filesystem had settled before that counted.
+func settlesBeside(t *testing.T, point string) (late int) {
 	t.Helper()
-	const size, slack = 64 << 20, 32 << 20 // what others write and delete is less
+	const size, most = 64 << 20, 32 << 20 // the rest is what others write and delete
+	empty, err := settle(t, point, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	big := filepath.Join(point, "big")
 	if err := errors.Join(allocate(big, size), syncFS(point)); err != nil {
 		t.Fatal(err)
 	}
-	for { // btrfs may count a new block group twice for a moment
-		if disk, err := Disk(point); err != nil {
-			t.Fatal(err)
-		} else if disk.AvailableBytes < empty-slack {
-			break
+	await.Holds(t, time.Minute, "what was taken to count", func(context.Context) error { // btrfs may count a new block group twice for a moment
+		disk, err := Disk(point)
+		if err == nil && disk.AvailableBytes+most > empty.AvailableBytes {
+			err = fmt.Errorf("%d bytes are available, %d without it", disk.AvailableBytes, empty.AvailableBytes)
 		}
-	}
+		return err
+	})
 	if err := os.Remove(big); err != nil {
 		t.Fatal(err)
 	}
-	for ; ; late++ {
+	for ; late < 1000; late++ {
 		after, err := settle(t, point, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if after.AvailableBytes > empty-slack {
+		if after.AvailableBytes+most > empty.AvailableBytes {
 			return late
 		}
 	}
+	t.Fatal("what was deleted never counted")
+	return late
 }
 
 // allocate makes a file that takes so many bytes, and writes none of them.

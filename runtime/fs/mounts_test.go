@@ -38,11 +38,11 @@ func watchFile(t *testing.T, mountinfo string) <-chan struct{} {
 			t.Error("the watch does not end")
 		}
 	})
-	await(t, out, "the first report")
+	reported(t, out, "the first report")
 	return out
 }
 
-func await(t *testing.T, out <-chan struct{}, what string) {
+func reported(t *testing.T, out <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-out:
@@ -54,7 +54,7 @@ func await(t *testing.T, out <-chan struct{}, what string) {
 func TestWatchMounts(t *testing.T) {
 	out := watch(t)
 	point := loopFS(t, "ext4")
-	await(t, out, "a mount")
+	reported(t, out, "a mount")
 	below := filepath.Join(point, "below")
 	if err := os.Mkdir(below, 0o755); err != nil {
 		t.Fatal(err)
@@ -62,11 +62,11 @@ func TestWatchMounts(t *testing.T) {
 	if err := unix.Mount(point, below, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	await(t, out, "a bind mount")
+	reported(t, out, "a bind mount")
 	if err := unix.Unmount(below, 0); err != nil {
 		t.Fatal(err)
 	}
-	await(t, out, "an unmount")
+	reported(t, out, "an unmount")
 }
 
 // change mounts something and unmounts it.
@@ -100,7 +100,7 @@ func TestWatchMountsInAStorm(t *testing.T) {
 		t.Errorf("%d reports in %v, want 2 to %d", reports, time.Since(begun), most)
 	}
 	change(t, point)
-	await(t, out, "what came last")
+	reported(t, out, "what came last")
 }
 
 // Keeps tests off the main thread. That thread never ends, so a test that gives its
@@ -141,7 +141,7 @@ func TestWatchMountsOfAnotherNamespace(t *testing.T) {
 	if err := <-mounted; err != nil {
 		t.Fatal(err)
 	}
-	await(t, out, "a mount in the other namespace")
+	reported(t, out, "a mount in the other namespace")
 	change(t, t.TempDir())
 	select {
 	case <-out:

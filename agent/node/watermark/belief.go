@@ -14,6 +14,12 @@ const (
 	believedLagging = 35 * time.Second
 )
 
+// exactness is what is known of a disk beside its latest reading.
+type exactness struct {
+	believed belief // in removals that did not show in time
+	settled  settled
+}
+
 // belief is what removals have freed by computation since the disk's figure could last be made
 // exact. Without it, other images would be removed in place of those already removed, because the
 // disk does not show the space yet.
@@ -21,6 +27,22 @@ type belief struct {
 	bytes, inodes         uint64
 	fromBytes, fromInodes uint64    // available before the removals: what was gained since then shows already
 	until                 time.Time // then the disk's figure counts again; zero: nothing is believed
+}
+
+// settled is the disk's figure when it was last exact.
+type settled struct {
+	disk  image.Disk
+	until time.Time
+}
+
+// freest returns a new reading with what was free when the disk had settled, shortly before: on
+// btrfs statfs can show less for a moment ([fs.Settle]). A writer that takes the difference
+// meanwhile is seen when the threshold is set.
+func (f *Filesystem) freest(r Reading, now time.Time) Reading {
+	if s := &f.settled; f.Lags() && s.disk.CapacityBytes == r.CapacityBytes && now.Before(s.until) {
+		r.AvailableBytes = max(r.AvailableBytes, s.disk.AvailableBytes)
+	}
+	return r
 }
 
 // Believing reports whether freed space counts that the disk does not show yet.

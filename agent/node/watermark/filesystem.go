@@ -39,11 +39,11 @@ type Filesystem struct {
 	worseAt      image.Size // available; where it is looked at again
 
 	deadlines
-	pace     pace     // of polls
-	filling  fillRate // shared with scrapes
-	believed belief   // in removals that did not show in time
-	backoff  backoff  // on hold
-	past     past
+	exactness
+	pace    pace     // of polls
+	filling fillRate // shared with scrapes
+	backoff backoff  // on hold
+	past    past
 }
 
 // deadlines are those of one filesystem.

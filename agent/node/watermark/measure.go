@@ -33,6 +33,7 @@ func (w *Watcher) Measure(f *Filesystem) (m Measured, err error) {
 	if m.Reading, err = w.survey.read(f); err != nil {
 		return m, err
 	}
+	m.Reading = f.freest(m.Reading, w.o.Now())
 	f.Reading = m.Reading
 	m.givenBack, m.counted = w.kernel.givenBack(m.Reading)
 	return m, nil
@@ -96,8 +97,7 @@ func (w *Watcher) Removed(ctx context.Context, f *Filesystem, before Measured, d
 func (w *Watcher) await(ctx context.Context, f *Filesystem, before Measured, d image.Decision) (after Measured, settled bool) {
 	ctx, cancel := context.WithTimeout(ctx, showDeadline)
 	defer cancel()
-	disk, settled := w.settling.settle(ctx, f, nil)
-	if settled {
+	if settled = w.settling.settle(ctx, f, nil); settled {
 		ctx, cancel = context.WithTimeout(ctx, lateFor)
 		defer cancel()
 	}
@@ -107,8 +107,6 @@ func (w *Watcher) await(ctx context.Context, f *Filesystem, before Measured, d i
 		if err != nil {
 			return after, false
 		}
-		now.freest(disk)
-		f.Reading, disk = now.Reading, image.Disk{} // it counts at first only
 		after = now
 		if after.cameFree(before) >= enough(d) {
 			return after, settled

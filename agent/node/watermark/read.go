@@ -13,7 +13,7 @@ const showDeadline = 3 * time.Second
 func (w *Watcher) Read(f *Filesystem) error {
 	r, err := w.survey.read(f)
 	if err == nil {
-		f.Reading = r
+		f.Reading = f.freest(r, w.o.Now())
 	}
 	return err
 }
@@ -48,11 +48,10 @@ func (w *Watcher) ReadExact(ctx context.Context, f *Filesystem) error {
 	ctx, cancel := context.WithTimeout(ctx, showDeadline)
 	defer cancel()
 	believed := f.believed
-	disk, settled := w.settling.settle(ctx, f, f.Thresholds.HighReached)
+	settled := w.settling.settle(ctx, f, f.Thresholds.HighReached)
 	if err := w.Read(f); err != nil {
 		return err
 	}
-	f.freest(disk)
 	if !believed.until.IsZero() {
 		w.settling.shown(f, believed, settled)
 	}

@@ -12,10 +12,15 @@ import (
 // show in time.
 type settling struct{ o *Options }
 
-// settle makes the disk's figure exact, and returns it; ok is false, and the figure zero, if that
-// takes longer than ctx allows. The filesystem may be gone when it returns.
-func (s settling) settle(ctx context.Context, f *Filesystem, reached func(image.Disk) bool) (disk image.Disk, ok bool) {
+// settledFor is how long a settled figure counts where the disk shows less: see [Filesystem.freest].
+// Until then the kernel has removed the block groups that have become empty.
+const settledFor = 500 * time.Millisecond
+
+// settle makes the disk's figure exact; false if that takes longer than ctx allows. The filesystem
+// may be gone when it returns.
+func (s settling) settle(ctx context.Context, f *Filesystem, reached func(image.Disk) bool) bool {
 	var err error
+	var disk image.Disk
 	path := f.Path
 	s.o.Outside(func() { disk, err = s.o.Disk.Settle(ctx, path, reached) })
 	if err != nil {
@@ -23,17 +28,10 @@ func (s settling) settle(ctx context.Context, f *Filesystem, reached func(image.
 		s.o.Log.Debug("settle", "error", err)
 	}
 	if err != nil || f.Path != path { // another disk has settled
-		return image.Disk{}, false
+		return false
 	}
-	return disk, true
-}
-
-// freest counts what was free just before, when the disk had settled; a moment later statfs can
-// show less than is free ([fs.Settle]).
-func (r *Reading) freest(settled image.Disk) {
-	if settled.CapacityBytes == r.CapacityBytes {
-		r.AvailableBytes = max(r.AvailableBytes, settled.AvailableBytes)
-	}
+	f.settled = settled{disk: disk, until: s.o.Now().Add(settledFor)}
+	return true
 }
 
 // pause waits; false if ctx ends first. The filesystem may be gone when it returns.
