@@ -59,7 +59,7 @@ func TestFile(t *testing.T) {
 	reads(t, "none", Source{File: filepath.Join(dir, "none")}, "no such file")
 	reads(t, "a directory", Source{File: dir}, "not a regular file")
 	reads(t, "a pipe", Source{File: fifo}, "not a regular file")
-	reads(t, "a half", Source{File: written(t, good[:50])}, "a part is missing")
+	reads(t, "a half", Source{File: written(t, good[:50])}, "unexpected end of JSON")
 	reads(t, "too much", Source{File: written(t, good+strings.Repeat(" ", Longest))}, "more than 16777216 bytes")
 }
 
@@ -109,7 +109,7 @@ func TestHTTP(t *testing.T) {
 	secure.Config.ErrorLog, plain.Config.ErrorLog = nil, nil
 	t.Cleanup(func() { close(hang); plain.Close(); secure.Close() })
 	for path, says := range map[string]string{
-		"/good": "", "/html": `begins with "<html>`, "/500": "500 Internal", "/204": "204", "/206": "206", "/half": "a part is missing", "/empty": "empty",
+		"/good": "", "/html": `begins with "<html>`, "/500": "500 Internal", "/204": "204", "/206": "206", "/half": "unexpected end of JSON", "/empty": "empty",
 		"/login": "302 Found", "/cut": "breaks off", "/long": "more than", "/none": "404", "/token": "401",
 	} {
 		reads(t, path, Source{URL: plain.URL + path}, says)
@@ -143,7 +143,7 @@ func TestCommand(t *testing.T) {
 	reads(t, "none", Source{Command: []string{"/none"}}, "no such file")
 	reads(t, "an error", sh("cat "+file+"; echo it is broken >&2; exit 3"), "exit status 3: it is broken")
 	reads(t, "a signal", sh("cat "+file+"; kill -9 $$"), "signal: killed")
-	reads(t, "half", sh("head -c 60 "+file), "a part is missing")
+	reads(t, "half", sh("head -c 50 "+file), "unexpected end of JSON")
 	reads(t, "too much", Source{Command: []string{"yes"}}, "more than")
 	pids := filepath.Join(t.TempDir(), "pids")
 	hangs := sh("sleep 1000 & echo $! >" + pids + "; wait")
