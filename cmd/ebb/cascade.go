@@ -18,7 +18,7 @@ tree: what would be deleted, what would be orphaned, what stays and why, and wha
 wait for finalizers or for other objects.
 
 It reads the metadata of all objects that you may read, and lets ebb's collector decide on
-them. It changes nothing. A complete answer needs the rights to get, list and watch all
+them. It changes nothing. A complete answer needs the rights to get and list all
 types. The command names the types that you may not read. Their objects are missing from
 the tree, and the answer is incomplete.
 
