@@ -282,7 +282,7 @@ func (f *fake) doubt() (end func()) {
 	}
 }
 
-func (f *fake) Names(context.Context) ([]naming.Resource, error) { return nil, naming.ErrNoNames }
+func (f *fake) Names(context.Context) ([]naming.Resource, error) { return nil, errors.New("no names") }
 
 func (f *fake) Time(now time.Time) (time.Time, bool) { return now, true }
 

@@ -46,7 +46,7 @@ func (c *Controller) Preview(ctx context.Context, q preview.Query) (preview.Answ
 		return preview.Answer{}, errBusy
 	}
 	names, err := c.api.Names(ctx)
-	if err != nil && !errors.Is(err, naming.ErrNoNames) {
+	if err != nil {
 		c.log.Debug("cannot discover the names of types", "error", err) // plurals and kinds still work
 	}
 	var v graphView

@@ -75,7 +75,7 @@ func resolve(ctx context.Context, client *metadata.Client, name string) (gc.Type
 		return gc.Type{}, served, err
 	}
 	names, err := client.Names(ctx)
-	if err != nil && !errors.Is(err, naming.ErrNoNames) {
+	if err != nil {
 		return gc.Type{}, served, err
 	}
 	t, err := Choose(name, names, served.Types)
@@ -136,7 +136,7 @@ func (q Query) Failed(t gc.Type, err error) error {
 	return fmt.Errorf("%s: %w", q.called(t), err)
 }
 
-// plain returns the names of types, for a server that reports no other names.
+// plain returns the names of types, while no others are known.
 func plain(types []gc.Type) (list []naming.Resource) {
 	for _, t := range types {
 		group, version := split(t.APIVersion)

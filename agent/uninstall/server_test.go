@@ -26,10 +26,10 @@ type server struct {
 
 func newServer() *server {
 	s := &server{paths: map[string]http.HandlerFunc{}}
-	s.json("/api", `{"kind":"APIVersions","versions":["v1"]}`)
-	s.json("/apis", `{"kind":"APIGroupList","groups":[]}`)
+	s.json("/api", `{"kind":"APIGroupDiscoveryList","items":[{"metadata":{},"versions":[{"version":"v1","resources":[
+		{"resource":"things","responseKind":{"kind":"Thing"},"scope":"Namespaced","verbs":["list","watch","get","delete"]}]}]}]}`)
+	s.json("/apis", `{"kind":"APIGroupDiscoveryList"}`)
 	s.json("/apis/apiregistration.k8s.io/v1/apiservices", `{"kind":"APIServiceList","items":[]}`)
-	s.json("/api/v1", `{"kind":"APIResourceList","resources":[{"name":"things","kind":"Thing","namespaced":true,"verbs":["list","watch","get","delete"]}]}`)
 	return s
 }
 

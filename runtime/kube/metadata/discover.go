@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/ebb-agent/ebb/policy/cascade"
@@ -32,8 +30,8 @@ type Discovery struct {
 	Unsure error
 }
 
-// groupVersion is a version of a group, as either form of discovery reports it. Versions of one
-// group are in the server's order of preference.
+// groupVersion is a version of a group. Versions of one group are in the server's order of
+// preference.
 type groupVersion struct {
 	name      string // apps/v1, v1
 	resources []resource
@@ -124,13 +122,28 @@ func (r *resource) sound() bool { return segment(r.name) && segment(r.kind) }
 
 const aggregatedKind = "APIGroupDiscoveryList"
 
-const acceptDiscovery = mediaJSON + ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
-	mediaJSON + ";g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList," + mediaJSON
+// acceptDiscovery asks for aggregated discovery, which API servers have since Kubernetes 1.30.
+const acceptDiscovery = mediaJSON + ";g=apidiscovery.k8s.io;v=v2;as=" + aggregatedKind + "," + mediaJSON
 
-// discoverUnder requests everything at once. If the server does not support that, it requests
-// each version by itself.
+func discoveryOf(path string) request {
+	return request{method: http.MethodGet, path: path, accept: acceptDiscovery, limit: maxDiscovery}
+}
+
+// decodeDiscovery returns nothing for a control plane without the core group.
+func (q request) decodeDiscovery(a *answer) (doc discoveryDocument, err error) {
+	err = q.decode(a, &doc)
+	var f *fault.Answer
+	switch {
+	case errors.As(err, &f) && f.Code == http.StatusNotFound && q.path == "/api":
+		return discoveryDocument{}, nil
+	case err == nil && doc.Kind != aggregatedKind:
+		err = broken(q.op(), fault.Nonsense("discovery that is a %q: ebb needs Kubernetes 1.30 or newer", fault.Clean(doc.Kind)))
+	}
+	return doc, err
+}
+
 func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion, error) {
-	q := request{method: http.MethodGet, path: path, accept: acceptDiscovery, limit: maxDiscovery}
+	q := discoveryOf(path)
 	known, _ := c.discovered.Load(path)
 	last, _ := known.(discovered)
 	q.ifNoneMatch = last.etag
@@ -141,24 +154,13 @@ func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion
 	if a.code == http.StatusNotModified && last.etag != "" {
 		return last.versions, nil
 	}
-	var doc discoveryDocument
-	err = q.decode(a, &doc)
-	var f *fault.Answer
-	switch {
-	case errors.As(err, &f) && f.Code == http.StatusNotFound && path == "/api":
-		return nil, nil // some control planes have no core group
-	case err != nil:
+	doc, err := q.decodeDiscovery(a)
+	if err != nil {
 		return nil, err
-	case doc.Kind == aggregatedKind:
-		versions := doc.aggregated()
-		c.discovered.Store(path, discovered{a.etag, versions})
-		return versions, nil
-	case doc.Kind == "APIVersions":
-		return c.eachVersion(ctx, doc.Versions), nil
-	case doc.Kind == "APIGroupList":
-		return c.eachVersion(ctx, doc.groupVersions()), nil
 	}
-	return nil, broken(q.op(), fault.Nonsense("discovery that is a %q", fault.Clean(doc.Kind)))
+	versions := doc.aggregated()
+	c.discovered.Store(path, discovered{a.etag, versions})
+	return versions, nil
 }
 
 // discovered is the last answer for a path, with its ETag. The server need not send the answer
@@ -168,44 +170,10 @@ type discovered struct {
 	versions []groupVersion
 }
 
-// eachVersion requests the resources of each version by itself.
-func (c *Client) eachVersion(ctx context.Context, names []string) []groupVersion {
-	all := make([]groupVersion, len(names))
-	var group errgroup.Group
-	group.SetLimit(8)
-	for i, name := range names {
-		group.Go(func() error {
-			all[i].name = name
-			all[i].resources, all[i].err = c.resourcesOf(ctx, name)
-			return nil
-		})
-	}
-	_ = group.Wait() // each version has its own error
-	return all
-}
-
-func (c *Client) resourcesOf(ctx context.Context, apiVersion string) ([]resource, error) {
-	path, err := pathOf(apiVersion)
-	if err != nil {
-		return nil, err
-	}
-	q := request{method: http.MethodGet, path: path, accept: mediaJSON, limit: maxDiscovery}
-	var list metav1.APIResourceList
-	if err := c.askJSON(ctx, q, &list); err != nil {
-		return nil, err
-	}
-	if list.Kind != "APIResourceList" {
-		return nil, broken(q.op(), fault.Nonsense("discovery that is a %q", fault.Clean(list.Kind)))
-	}
-	return resources(&list), nil
-}
-
-// discoveryDocument is any of the three documents that /api and /apis return.
+// discoveryDocument is the APIGroupDiscoveryList that /api and /apis return.
 type discoveryDocument struct {
-	Kind     string            `json:"kind"`
-	Versions []string          `json:"versions"` // APIVersions
-	Groups   []metav1.APIGroup `json:"groups"`   // APIGroupList
-	Items    []struct {
+	Kind  string `json:"kind"`
+	Items []struct {
 		Metadata struct {
 			Name string `json:"name"`
 		} `json:"metadata"`
@@ -223,7 +191,7 @@ type discoveryDocument struct {
 				} `json:"responseKind"`
 			} `json:"resources"`
 		} `json:"versions"`
-	} `json:"items"` // APIGroupDiscoveryList
+	} `json:"items"`
 }
 
 func (d *discoveryDocument) aggregated() (all []groupVersion) {
@@ -248,33 +216,17 @@ func (d *discoveryDocument) aggregated() (all []groupVersion) {
 	return all
 }
 
-// groupVersions puts each group's preferred version first.
-func (d *discoveryDocument) groupVersions() (names []string) {
-	for _, g := range d.Groups {
-		first := g.PreferredVersion.GroupVersion
-		if first != "" {
-			names = append(names, first)
-		}
-		for _, v := range g.Versions {
-			if v.GroupVersion != first {
-				names = append(names, v.GroupVersion)
-			}
-		}
-	}
-	return names
-}
-
 // Names returns the names of the types that are served, versions in the server's order of
-// preference. It returns [naming.ErrNoNames] if the server does not support aggregated discovery.
+// preference.
 func (c *Client) Names(ctx context.Context) (all []naming.Resource, err error) {
 	for _, path := range []string{"/api", "/apis"} {
-		var doc discoveryDocument
-		err := c.askJSON(ctx, request{method: http.MethodGet, path: path, accept: acceptDiscovery, limit: maxDiscovery}, &doc)
-		switch {
-		case Answered(err) == http.StatusNotAcceptable, err == nil && doc.Kind != aggregatedKind:
-			return nil, naming.ErrNoNames
-		case Answered(err) == http.StatusNotFound && path == "/api": // some control planes have no core group
-		case err != nil:
+		q := discoveryOf(path)
+		a, err := c.ask(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		doc, err := q.decodeDiscovery(a)
+		if err != nil {
 			return nil, err
 		}
 		all = append(all, doc.names()...)
@@ -289,17 +241,6 @@ func (d *discoveryDocument) names() (all []naming.Resource) {
 				all = append(all, naming.Resource{Group: g.Metadata.Name, Version: v.Version, Plural: r.Resource, Kind: r.ResponseKind.Kind,
 					Singular: r.Singular, Short: r.Short, Deletable: slices.Contains(r.Verbs, "delete")})
 			}
-		}
-	}
-	return all
-}
-
-// resources returns the resources of a version of a group.
-func resources(l *metav1.APIResourceList) (all []resource) {
-	for _, r := range l.APIResources {
-		made := resource{name: r.Name, kind: r.Kind, namespaced: r.Namespaced, verbs: r.Verbs}
-		if !strings.Contains(r.Name, "/") && made.sound() { // no subresource
-			all = append(all, made)
 		}
 	}
 	return all

@@ -21,8 +21,7 @@ func TestNames(t *testing.T) {
 		err  string
 	}{
 		"fine":       {200, discoveryAnswer, ""},
-		"old":        {406, "", naming.ErrNoNames.Error()},
-		"older":      {200, `{"kind":"APIGroupList"}`, naming.ErrNoNames.Error()},
+		"old":        {200, `{"kind":"APIGroupList"}`, "1.30 or newer"},
 		"forbidden":  {403, "{}", "not allowed"},
 		"no JSON":    {200, "<html>", "invalid"},
 		"too much":   {200, strings.Repeat(" ", maxDiscovery+2), "more than 32 MiB"},

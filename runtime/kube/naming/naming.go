@@ -6,11 +6,7 @@
 // over a kind. Among several matches of one rank the core group wins. Without a match in the core
 // group the name is ambiguous, and the error lists all matches. Only types that can be deleted
 // count.
-//
-// # Failure modes
-//
-// An API server without aggregated discovery (before 1.26) reports no names ([ErrNoNames]): then
-// only plurals and kinds are left. The names are untrusted: they are bounded, and only compared.
+// The names are untrusted: they are bounded, and only compared.
 //
 // Sources: k8s.io/client-go/restmapper (shortcut.go, discovery.go),
 // k8s.io/cli-runtime/pkg/resource (builder.go), KEP-3352.
@@ -44,8 +40,6 @@ var (
 	// ErrUnknown and ErrAmbiguous are errors of Find.
 	ErrUnknown   = errors.New("the server has no such resource type")
 	ErrAmbiguous = errors.New("ambiguous")
-	// ErrNoNames: the server does not report all names in one answer.
-	ErrNoNames = errors.New("no aggregated discovery")
 )
 
 // Find returns the type that a name means: pods, po, pod, Pod, deployments.apps,
