@@ -12,6 +12,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -107,7 +108,7 @@ func (d *Desk) choose(pods map[string]pod) ([]Agent, error) {
 	for _, node := range nodes {
 		p, ok := pods[node]
 		if !ok {
-			missing = append(missing, escape(node, maxValue))
+			missing = append(missing, fault.CleanUpTo(node, maxValue))
 			continue
 		}
 		agents = append(agents, Agent{

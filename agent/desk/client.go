@@ -18,6 +18,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/node/page"
 	"github.com/ebb-agent/ebb/agent/stdio"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // Bounds for answers and connections.
@@ -137,7 +138,7 @@ func (c *Client) Do(ctx context.Context, method, path string, in any) (*http.Res
 func (c *Client) introduce(req *http.Request) {
 	req.Header.Set(page.HeaderVersion, c.Agent.desk.o.Version)
 	if name, err := c.Agent.desk.Caller(req.Context()); err == nil {
-		name = strconv.QuoteToASCII(escape(name, maxValue))
+		name = strconv.QuoteToASCII(fault.CleanUpTo(name, maxValue))
 		req.Header.Set(page.HeaderCaller, name[1:len(name)-1])
 	}
 }
@@ -154,7 +155,7 @@ func plain(err error) error {
 	case errors.As(err, &u):
 		err = u.Err
 	}
-	return failed(err, "%s", escape(err.Error(), maxStderr))
+	return failed(err, "%s", fault.CleanUpTo(err.Error(), maxStderr))
 }
 
 func (c *Client) refused(path string, resp *http.Response) error {
@@ -169,7 +170,7 @@ func (c *Client) refused(path string, resp *http.Response) error {
 	if json.Unmarshal(data, &said) != nil || said.Error == "" {
 		said.Error = string(data)
 	}
-	text := escape(said.Error, maxStderr)
+	text := fault.CleanUpTo(said.Error, maxStderr)
 	if text == "" {
 		text = "the agent says " + http.StatusText(resp.StatusCode)
 	}
@@ -204,7 +205,7 @@ func (c *Client) Ask(ctx context.Context, method, path string, in, out any) erro
 		return nil
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		return failed(err, "cannot decode the answer: %s (the agent is %s)", escape(err.Error(), maxStderr),
+		return failed(err, "cannot decode the answer: %s (the agent is %s)", fault.CleanUpTo(err.Error(), maxStderr),
 			compare(strings.TrimSpace(resp.Header.Get(page.HeaderVersion)), c.Agent.desk.o.Version))
 	}
 	return nil

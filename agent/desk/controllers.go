@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // ControllerSelector selects the controllers' pods by the labels that the chart sets.
@@ -96,7 +98,7 @@ func (d *Desk) Leader(ctx context.Context) (Controller, error) {
 	}
 	names := make([]string, len(all))
 	for i, c := range all {
-		names[i] = escape(c.Pod, maxValue)
+		names[i] = fault.CleanUpTo(c.Pod, maxValue)
 	}
 	return Controller{}, fmt.Errorf("%w: none of %s holds a Lease in namespace %s", ErrNoLeader, strings.Join(names, ", "), d.o.Namespace)
 }

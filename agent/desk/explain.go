@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
-	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/util/exec"
 
 	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
@@ -60,7 +59,7 @@ func (a Agent) explain(ctx context.Context, err error, stderr string) error {
 	case apierrors.IsForbidden(err), strings.Contains(err.Error(), " is forbidden: User "): // SPDY: text only
 		who := "you"
 		if name, err := a.desk.Caller(ctx); err == nil {
-			who = "user " + escape(name, maxValue)
+			who = "user " + fault.CleanUpTo(name, maxValue)
 		}
 		return failed(ErrForbidden, "%s may not exec into the agents' pods: that takes create and get on pods/exec in namespace %s, "+
 			"which is root on their nodes (docs/security.md has a Role)", who, namespace)
@@ -69,8 +68,8 @@ func (a Agent) explain(ctx context.Context, err error, stderr string) error {
 	case strings.Contains(err.Error(), "container not found"):
 		return failed(err, "the agent does not run just now: kubectl -n %s describe pod %s says why", namespace, a.Pod)
 	}
-	text := "exec into pod " + a.Pod + ": " + escape(err.Error(), maxStderr)
-	if stderr = escape(stderr, maxStderr); stderr != "" {
+	text := "exec into pod " + a.Pod + ": " + fault.CleanUpTo(err.Error(), maxStderr)
+	if stderr = fault.CleanUpTo(stderr, maxStderr); stderr != "" {
 		text += ": " + stderr
 	}
 	return failed(err, "%s", text)
@@ -78,7 +77,7 @@ func (a Agent) explain(ctx context.Context, err error, stderr string) error {
 
 // exited explains why a command that ran has failed.
 func (a Agent) exited(exit exec.CodeExitError, stderr string) error {
-	said := strings.TrimPrefix(escape(stderr, maxStderr), "ebb-agent: ")
+	said := strings.TrimPrefix(fault.CleanUpTo(stderr, maxStderr), "ebb-agent: ")
 	switch {
 	case strings.Contains(stderr, `unknown command "dial-stdio"`):
 		return failed(ErrVersion, "the agent on node %s is older than this command (%s): it cannot be asked from a desk; upgrade it",
@@ -96,7 +95,7 @@ const muxNotFound = "404 page not found\n"
 func (a Agent) unserved(path string, answer http.Header) error {
 	theirs, mine := answer.Get(page.HeaderVersion), a.desk.o.Version
 	path, _, _ = strings.Cut(path, "?")
-	text := fmt.Sprintf("the agent on node %s has no %s: it is %s", a.Node, escape(path, maxValue), compare(theirs, mine))
+	text := fmt.Sprintf("the agent on node %s has no %s: it is %s", a.Node, fault.CleanUpTo(path, maxValue), compare(theirs, mine))
 	if a.Pod != "" {
 		text += fmt.Sprintf("; the command of its version is kubectl -n %s exec %s -c %s -- /usr/bin/ebb", a.desk.o.Namespace, a.Pod, AgentContainer)
 	}
@@ -119,27 +118,5 @@ func compare(theirs, mine string) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%s, %s this command (%s)", escape(theirs, maxValue), how, mine)
-}
-
-// escape makes text from the other side safe to print on one line of a terminal. Once the result
-// has limit bytes, the rest is replaced by "…".
-func escape(s string, limit int) string {
-	var b strings.Builder
-	for _, r := range strings.TrimSpace(s) {
-		if b.Len() >= limit {
-			b.WriteString("…")
-			break
-		}
-		switch {
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteByte(' ')
-		default:
-			quoted := strconv.QuoteRuneToASCII(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-	}
-	return b.String()
+	return fmt.Sprintf("%s, %s this command (%s)", fault.CleanUpTo(theirs, maxValue), how, mine)
 }

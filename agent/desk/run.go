@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
 	"k8s.io/klog/v2"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // Run runs a command in a container until it ends, and returns its exit code. The command's output
@@ -37,13 +39,13 @@ func (d *Desk) Run(ctx context.Context, pod, container string, command []string,
 	case errors.As(err, &exit):
 		return exit.Code, nil
 	case apierrors.IsForbidden(err):
-		return 0, failed(ErrForbidden, "exec into pod %s: that takes create and get on pods/exec in namespace %s: %s", pod, d.o.Namespace, escape(err.Error(), maxStderr))
+		return 0, failed(ErrForbidden, "exec into pod %s: that takes create and get on pods/exec in namespace %s: %s", pod, d.o.Namespace, fault.CleanUpTo(err.Error(), maxStderr))
 	case apierrors.IsNotFound(err):
 		return 0, failed(err, "pod %s is gone: another one takes its place; ask again", pod)
 	case strings.Contains(err.Error(), "container not found"):
 		return 0, failed(err, "container %s does not run just now: kubectl -n %s describe pod %s says why", container, d.o.Namespace, pod)
 	}
-	return 0, failed(err, "exec into pod %s: %s", pod, escape(err.Error(), maxStderr))
+	return 0, failed(err, "exec into pod %s: %s", pod, fault.CleanUpTo(err.Error(), maxStderr))
 }
 
 // ConfigFile returns the configuration file that the command line of a container names, or "" if it

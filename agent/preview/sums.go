@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
 	"github.com/ebb-agent/ebb/policy/gc"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // sums writes how many objects have which outcome, and what the tree does not show.
@@ -145,19 +145,5 @@ func thousands(n int) string {
 	return s
 }
 
-// clean makes text from the API server fit for a terminal.
-func clean(s string) string {
-	const most = 260 // a name has 253 at most
-	var b strings.Builder
-	for _, r := range s {
-		if b.Len() > most {
-			b.WriteRune('…')
-			break
-		}
-		if !unicode.IsPrint(r) {
-			r = unicode.ReplacementChar
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
+// clean makes text from the API server fit for a terminal. A name has at most 253 bytes.
+func clean(s string) string { return fault.CleanUpTo(s, 260) }

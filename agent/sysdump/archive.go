@@ -12,9 +12,9 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/ebb-agent/ebb/agent/sysdump/redact"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // Bounds of one file and of all files, in bytes.
@@ -89,7 +89,7 @@ func (a *archive) add(data string, counts redact.Counts, name ...string) {
 func (a *archive) failed(err error, name ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.errors = append(a.errors, fmt.Sprintf("%s: %s", path(name), visible(err.Error())))
+	a.errors = append(a.errors, fmt.Sprintf("%s: %s", path(name), fault.CleanUpTo(err.Error(), 2000)))
 }
 
 func (a *archive) note(format string, args ...any) {
@@ -191,17 +191,4 @@ func safe(part string) string {
 		return "_"
 	}
 	return part[:min(len(part), 200)]
-}
-
-// visible puts a text on one line, and replaces characters that are not printable.
-func visible(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case !unicode.IsPrint(r):
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
 }

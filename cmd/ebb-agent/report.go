@@ -14,6 +14,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/bpf"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // sampleTime is how long programs' runs are counted for a report.
@@ -103,7 +104,7 @@ func programTable(b *strings.Builder, r *bpf.Report) {
 				state = "not attached"
 			}
 			fmt.Fprintf(t, "%s\t%s\t%s\t%10s\t%6s\t%6d\n",
-				clean(p.Name), dash(p.AttachPoint), state, count(p.Runs), count(p.Nanoseconds), p.Missed)
+				fault.Clean(p.Name), dash(p.AttachPoint), state, count(p.Runs), count(p.Nanoseconds), p.Missed)
 		}
 	}
 	t.Flush()
@@ -123,7 +124,7 @@ func reasons(r *bpf.Report) []string {
 		if who[reason] == nil {
 			order = append(order, reason)
 		}
-		who[reason] = append(who[reason], clean(name))
+		who[reason] = append(who[reason], fault.Clean(name))
 	}
 	for _, o := range r.Objects {
 		note(o.Name, o.Reason)
@@ -135,7 +136,7 @@ func reasons(r *bpf.Report) []string {
 	}
 	lines := make([]string, len(order))
 	for i, reason := range order {
-		lines[i] = strings.Join(who[reason], ", ") + ": " + clean(reason)
+		lines[i] = strings.Join(who[reason], ", ") + ": " + fault.Clean(reason)
 	}
 	return lines
 }
@@ -149,7 +150,7 @@ func mapTable(b *strings.Builder, r *bpf.Report) {
 			if m.Entries >= 0 {
 				entries, full = fmt.Sprint(m.Entries), fmt.Sprintf("%d %%", 100*m.Entries/int(max(m.MaxEntries, 1)))
 			}
-			fmt.Fprintf(t, "%s\t%s\t%7s\t%6d\t%5s\t%13s\n", clean(m.Name), strings.ToLower(m.Type), entries, m.MaxEntries, full, size(m.Bytes))
+			fmt.Fprintf(t, "%s\t%s\t%7s\t%6d\t%5s\t%13s\n", fault.Clean(m.Name), strings.ToLower(m.Type), entries, m.MaxEntries, full, size(m.Bytes))
 		}
 	}
 	fmt.Fprintf(t, "all maps\t\t\t\t\t%13s\n", size(r.MapBytes))
@@ -174,7 +175,7 @@ func dash(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return clean(s)
+	return fault.Clean(s)
 }
 
 // count formats a count; "-" if nothing was counted.
@@ -183,15 +184,4 @@ func count(n uint64) string {
 		return "-"
 	}
 	return fmt.Sprint(n)
-}
-
-// clean replaces control characters with spaces, so that a name does not break its line. Names of
-// pins are untrusted.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
 }

@@ -45,7 +45,7 @@ PROGRAM       ATTACHED TO          STATE               RUNS  NS/RUN  MISSED
 lastuse_exec  sched_process_exec   pinned              1200     215       0
 lastuse_exit  sched_process_exit   pinned                 -       -       0
 usage_inode   ext4_allocate_inode  not attached           -       -       0
-a b [2J       -                    other                  -       -       0
+a b�[2J       -                    other                  -       -       0
   ! lastuse_exit: less exact
   ! usage: no ext4 here
 

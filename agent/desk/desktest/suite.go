@@ -121,7 +121,7 @@ func (s suite) ask(t *testing.T) {
 	}
 	var refused *desk.Refused
 	err := c.Ask(t.Context(), http.MethodGet, "/refused", nil, nil)
-	if !errors.As(err, &refused) || refused.Code != http.StatusConflict || err.Error() != `another \x1b[31mrun is on` || !bytes.Contains(refused.Body, []byte(`"plan"`)) {
+	if !errors.As(err, &refused) || refused.Code != http.StatusConflict || err.Error() != "another \ufffd[31mrun is on" || !bytes.Contains(refused.Body, []byte(`"plan"`)) {
 		t.Errorf("%v", err)
 	}
 }
@@ -141,7 +141,7 @@ func (s suite) agents(t *testing.T) {
 	if some, err := s.desk(t, s.Admin, "ok", "many-001", "ok").Agents(t.Context()); err != nil || len(some) != 2 || some[1].Node != "ok" {
 		t.Errorf("%+v, %v", some, err)
 	}
-	if _, err := s.desk(t, s.Admin, "ok", "nobody\x1b").Agents(t.Context()); err == nil || !strings.Contains(err.Error(), `on node nobody\x1b: does`) {
+	if _, err := s.desk(t, s.Admin, "ok", "nobody\x1b").Agents(t.Context()); err == nil || !strings.Contains(err.Error(), "on node nobody\ufffd: does") {
 		t.Errorf("%v", err)
 	}
 }
@@ -154,7 +154,7 @@ func (s suite) failures(t *testing.T) {
 		"old":      "the agent on node old is older than this command (0.2.0): it cannot be asked from a desk; upgrade it",
 		"silent":   "/usr/bin/ebb-agent dial-stdio in pod silent ended with exit code 127 and no word",
 		"restarts": "the agent does not run just now: kubectl -n " + Namespace + " describe pod restarts says why",
-		"hostile":  `\x1b]0;pwned\a\u202e\x00\r spam \x1b[2J`,
+		"hostile":  "\ufffd]0;pwned\ufffd\ufffd\ufffd  spam \ufffd[2J",
 	} {
 		err := s.client(t, s.Admin, node).Ask(t.Context(), http.MethodGet, "/echo", nil, nil)
 		if err == nil || !strings.Contains(err.Error(), want) {

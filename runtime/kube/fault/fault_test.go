@@ -72,3 +72,18 @@ func TestHint(t *testing.T) {
 		}
 	}
 }
+
+func FuzzCleanUpTo(f *testing.F) {
+	f.Add("plain", 10)
+	f.Add("\x1b]0;x\x07\n\u202e\xff", 3)
+	f.Fuzz(func(t *testing.T, s string, limit int) {
+		limit = max(0, min(limit, 1<<10))
+		got := CleanUpTo(s, limit)
+		if len(got) > limit+8 { // a rune and the ellipsis
+			t.Errorf("%d bytes of %d", len(got), limit)
+		}
+		if strings.ContainsAny(got, "\n\r\t\x00\x1b\x7f\u202e\u2028") {
+			t.Errorf("%q", got)
+		}
+	})
+}
