@@ -43,6 +43,9 @@ func TestBlockGroupsThatStatfsLeavesOut(t *testing.T) {
 		w.disk.leaving = 60 * mib
 		w.fill(81)
 		w.wantRemoved(ids[0], ids[1])
+		if n := len(w.booked()); n != 2 { // no name of a third was taken away, either
+			w.t.Errorf("%d entries in the history, want 2: %+v", n, w.booked())
+		}
 	})
 }
 

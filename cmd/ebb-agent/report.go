@@ -136,7 +136,7 @@ func reasons(r *bpf.Report) []string {
 	}
 	lines := make([]string, len(order))
 	for i, reason := range order {
-		lines[i] = strings.Join(who[reason], ", ") + ": " + fault.Clean(reason)
+		lines[i] = strings.Join(who[reason], ", ") + ": " + fault.CleanUpTo(reason, 2000)
 	}
 	return lines
 }

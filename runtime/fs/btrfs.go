@@ -19,9 +19,11 @@ const (
 	// commitEach is the least pause between two commits of a btrfs while data is written back.
 	commitEach = 200 * time.Millisecond
 
-	// commitAgain is how long a commit that was asked for may take to begin until it is asked for again. It
-	// doubles each time.
-	commitAgain = 100 * time.Millisecond
+	// commitAgain is how long a commit that was asked for may take to begin until it is asked for again. Then the
+	// pause grows, up to commitMost; it grows further once so many requests wait, for each of them holds a thread.
+	commitAgain  = 100 * time.Millisecond
+	commitMost   = 400 * time.Millisecond
+	commitAsking = 16
 
 	// groupsMost bounds the wait for block groups that are being removed, and groupsPoll is how often they
 	// are looked at. A removal waits for a transaction to begin, and took up to 160 ms in an emulated machine.
@@ -124,7 +126,9 @@ func startCommit(ask func() (transaction uint64, err error)) (transaction uint64
 		case <-again.C:
 			asking++
 			go begin()
-			pause *= 2
+			if pause < commitMost || asking > commitAsking {
+				pause *= 2
+			}
 			again.Reset(pause)
 		}
 	}

@@ -36,8 +36,8 @@ type settled struct {
 }
 
 // freest returns a new reading with what was free when the disk had settled, shortly before: on
-// btrfs statfs can show less for a moment ([fs.Settle]). A writer that takes the difference
-// meanwhile is seen when the threshold is set.
+// btrfs statfs can show less for a moment ([fs.Settle]). What is written meanwhile is not seen for
+// as long, except by what sets the threshold.
 func (f *Filesystem) freest(r Reading, now time.Time) Reading {
 	if s := &f.settled; f.Lags() && s.disk.CapacityBytes == r.CapacityBytes && now.Before(s.until) {
 		r.AvailableBytes = max(r.AvailableBytes, s.disk.AvailableBytes)

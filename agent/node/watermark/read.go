@@ -42,7 +42,7 @@ func (w *Watcher) ReadExact(ctx context.Context, f *Filesystem) error {
 		return err
 	}
 	if !f.Believing() && (!f.Lags() || !f.dirtyDecides(r.Disk, w.kernel.counted(r))) {
-		f.Reading = r
+		f.Reading = f.freest(r, w.o.Now())
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, showDeadline)

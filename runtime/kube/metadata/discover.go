@@ -159,7 +159,9 @@ func (c *Client) discoverUnder(ctx context.Context, path string) ([]groupVersion
 		return nil, err
 	}
 	versions := doc.aggregated()
-	c.discovered.Store(path, discovered{a.etag, versions})
+	if doc.Kind != "" {
+		c.discovered.Store(path, discovered{a.etag, versions})
+	}
 	return versions, nil
 }
 
