@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 	"github.com/ebb-agent/ebb/runtime/wait"
 )
@@ -60,14 +62,14 @@ func (u *unloader) await(ctx context.Context, left []string, done *Unloaded) err
 
 // look reads all pods with one list. After the patience, it also reads which nodes still exist.
 func (u *unloader) look(ctx context.Context, l *looks) {
-	var pods []pod
-	pods, l.err = readAll[pod](ctx, u.Client, podType, kube.Selection{Namespace: u.o.Namespace, Labels: runLabel + "=" + u.run})
+	var pods []corev1.Pod
+	pods, l.err = readAll[corev1.Pod](ctx, u.Client, podType, kube.Selection{Namespace: u.o.Namespace, Labels: runLabel + "=" + u.run})
 	l.at = make(map[string]*status, len(pods))
 	for i := range pods {
-		if name := pods[i].Metadata.Name; l.seen[name].IsZero() {
+		if name := pods[i].Name; l.seen[name].IsZero() {
 			l.seen[name] = time.Now()
 		}
-		l.at[pods[i].node()] = pods[i].status(u.template.text("name"))
+		l.at[nodeOf(&pods[i])] = statusOf(&pods[i], u.template.text("name"))
 	}
 	if l.none = ""; len(pods) == 0 && l.err == nil {
 		l.none = u.whyNone(ctx)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
@@ -99,18 +101,18 @@ func TestLost(t *testing.T) {
 func TestSays(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"metadata":{"name":"p"},"status":{"conditions":[{"type":"PodScheduled","status":"False","message":"0/1 nodes"}]}}`: "not scheduled: 0/1 nodes",
-		`{"metadata":{"name":"p"}}`:                               "the kubelet there has not taken the pod: is the node down?",
-		`{"metadata":{"name":"p"},"status":{"startTime":"2026"}}`: "it runs",
+		`{"metadata":{"name":"p"}}`: "the kubelet there has not taken the pod: is the node down?",
+		`{"metadata":{"name":"p"},"status":{"startTime":"2026-01-02T03:04:05Z"}}`:                                                                                 "it runs",
 		`{"metadata":{"name":"p"},"status":{"initContainerStatuses":[{"name":"m","state":{"waiting":{"reason":"ImagePullBackOff","message":"no such image"}}}]}}`: "ImagePullBackOff no such image",
 		`{"metadata":{"name":"p"},"status":{"initContainerStatuses":[{"name":"m","state":{"waiting":{"reason":"CrashLoopBackOff","message":"back-off"}},
 			"lastState":{"terminated":{"exitCode":1,"message":"no\u001b config"}}}]}}`: "no\ufffd config",
 		`{"metadata":{"name":"p"},"status":{"initContainerStatuses":[{"name":"m","state":{"terminated":{"exitCode":137,"reason":"OOMKilled"}}}]}}`: "exit code 137, OOMKilled",
 	} {
-		var p pod
+		var p corev1.Pod
 		if err := json.Unmarshal([]byte(text), &p); err != nil {
 			t.Fatal(err)
 		}
-		if got := p.status("m"); got.says != want || got.clean || got.failed != strings.Contains(text, "exitCode") {
+		if got := statusOf(&p, "m"); got.says != want || got.clean || got.failed != strings.Contains(text, "exitCode") {
 			t.Errorf("%s: %+v, want %q", text, got, want)
 		}
 	}
@@ -120,9 +122,9 @@ func TestSays(t *testing.T) {
 func TestNodeOfPod(t *testing.T) {
 	const affinity = `"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","values":["b"]}]}]}}}`
 	for text, want := range map[string]string{`"nodeName":"a"`: "a", affinity: "b", `"nodeName":"a",` + affinity: "a", `"x":1`: ""} {
-		var p pod
-		if err := json.Unmarshal([]byte(`{"spec":{`+text+`}}`), &p); err != nil || p.node() != want {
-			t.Errorf("%s: %v, %q", text, err, p.node())
+		var p corev1.Pod
+		if err := json.Unmarshal([]byte(`{"spec":{`+text+`}}`), &p); err != nil || nodeOf(&p) != want {
+			t.Errorf("%s: %v, %q", text, err, nodeOf(&p))
 		}
 	}
 }

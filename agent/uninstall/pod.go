@@ -3,48 +3,26 @@ package uninstall
 import (
 	"cmp"
 	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
-// pod has the fields of a Pod that are read here.
-type pod struct {
-	Metadata struct{ Name string }
-	Spec     struct {
-		NodeName string
-		Affinity struct {
-			NodeAffinity struct {
-				Required struct {
-					NodeSelectorTerms []struct {
-						MatchFields []struct{ Values []string }
-					}
-				} `json:"requiredDuringSchedulingIgnoredDuringExecution"`
-			}
-		}
-	}
-	Status struct {
-		StartTime             string
-		Conditions            []struct{ Type, Status, Message string }
-		InitContainerStatuses []struct {
-			Name             string
-			RestartCount     int
-			State, LastState struct {
-				Waiting    *struct{ Reason, Message string }
-				Terminated *struct {
-					Message, Reason string
-					ExitCode        int
-				}
-			}
-		}
-	}
+// nodeOf returns the node of a pod. Before the pod is bound, that is the node in its affinity.
+func nodeOf(p *corev1.Pod) string {
+	return cmp.Or(append([]string{p.Spec.NodeName}, nodesOf(&p.Spec)...)...)
 }
 
-// node returns the node of the pod. Before the pod is bound, that is the node in its affinity.
-func (p *pod) node() string {
-	for _, term := range p.Spec.Affinity.NodeAffinity.Required.NodeSelectorTerms {
+// nodesOf returns the nodes that a pod's affinity names.
+func nodesOf(s *corev1.PodSpec) (names []string) {
+	if s.Affinity == nil || s.Affinity.NodeAffinity == nil || s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	for _, term := range s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		for _, field := range term.MatchFields {
-			return cmp.Or(append([]string{p.Spec.NodeName}, field.Values...)...)
+			names = append(names, field.Values...)
 		}
 	}
-	return p.Spec.NodeName
+	return names
 }
 
 // status is the state of a node, as its pod shows it.
@@ -52,17 +30,17 @@ type status struct {
 	pod           string
 	taken         bool // by its kubelet
 	clean, failed bool
-	restarts      int
+	restarts      int32
 	says          string // why it has failed, or what it waits for
 }
 
-func (p *pod) status(container string) *status {
-	s := &status{pod: p.Metadata.Name, taken: p.Status.StartTime != "", says: "it runs"}
+func statusOf(p *corev1.Pod, container string) *status {
+	s := &status{pod: p.Name, taken: p.Status.StartTime != nil, says: "it runs"}
 	if !s.taken {
 		s.says = "the kubelet there has not taken the pod: is the node down?"
 	}
 	for _, c := range p.Status.Conditions {
-		if c.Type == "PodScheduled" && c.Status == "False" {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			s.says = clean("not scheduled: " + c.Message)
 		}
 	}
@@ -74,7 +52,7 @@ func (p *pod) status(container string) *status {
 		if w := c.State.Waiting; w != nil && w.Reason != "PodInitializing" {
 			s.says = clean(w.Reason + " " + w.Message)
 		}
-		end := cmp.Or(c.State.Terminated, c.LastState.Terminated)
+		end := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated)
 		s.clean = c.State.Terminated != nil && end.ExitCode == 0
 		if s.failed = end != nil && end.ExitCode != 0; s.failed {
 			s.says = clean(cmp.Or(end.Message, fmt.Sprintf("exit code %d, %s", end.ExitCode, end.Reason)))

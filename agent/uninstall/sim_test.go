@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // How a simulated node behaves.
@@ -149,23 +151,14 @@ func (s *sim) apply(r *http.Request) {
 // run is what the DaemonSet is labelled with, and the nodes that it means.
 func (s *sim) run() (run string, nodes []string) {
 	var set struct {
-		Spec struct {
-			Template struct {
-				Metadata struct{ Labels map[string]string }
-				pod
-			}
-		}
+		Spec struct{ Template corev1.PodTemplateSpec }
 	}
 	_ = json.Unmarshal([]byte(s.set), &set)
-	for _, term := range set.Spec.Template.Spec.Affinity.NodeAffinity.Required.NodeSelectorTerms {
-		for _, f := range term.MatchFields {
-			nodes = append(nodes, f.Values...)
-		}
-	}
+	nodes = nodesOf(&set.Spec.Template.Spec)
 	if nodes == nil {
 		nodes = s.names
 	}
-	return set.Spec.Template.Metadata.Labels[runLabel], nodes
+	return set.Spec.Template.Labels[runLabel], nodes
 }
 
 func (s *sim) deletePods(r *http.Request) {

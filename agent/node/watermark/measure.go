@@ -30,11 +30,10 @@ type Measured struct {
 
 // Measure takes a reading to compare with one after a removal.
 func (w *Watcher) Measure(f *Filesystem) (m Measured, err error) {
-	if m.Reading, err = w.survey.read(f); err != nil {
+	if err = w.Read(f); err != nil {
 		return m, err
 	}
-	m.Reading = f.freest(m.Reading, w.o.Now())
-	f.Reading = m.Reading
+	m.Reading = f.Reading
 	m.givenBack, m.counted = w.kernel.givenBack(m.Reading)
 	return m, nil
 }
