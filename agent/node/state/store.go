@@ -20,6 +20,9 @@ import (
 // File is the name of the state file in its directory.
 const File = "state.db"
 
+// suffixNew ends the name of a file that is being made.
+const suffixNew = ".new"
+
 // schema is the version of what is in the file. A file of another version is
 // treated like a corrupt one: moved aside, never rewritten.
 const schema = "1"
@@ -50,109 +53,58 @@ type Store struct {
 // Open opens or creates the state file in dir and reads it. movedAside is not
 // empty if a file was there that could not be read: it has been renamed to
 // that path, and the records are empty. Errors: the directory or file cannot
-// be written (the records are then what could be read), or ErrLocked.
+// be written (the records are then what could be read), or ErrLocked. The caller
+// holds the node's lock, so that no other process opens or removes the file meanwhile.
 func Open(dir string, now time.Time) (s *Store, r Records, movedAside string, err error) {
-	for range openTries {
-		s, r, movedAside, err = openOnce(dir, now)
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
-			break
-		}
-	}
-	return s, r, movedAside, err
-}
-
-// openTries bounds how often a directory or a file that vanishes is created again.
-const openTries = 1000
-
-// openOnce tries once. It returns fs.ErrNotExist if another process ran [Remove] between two of its
-// steps.
-func openOnce(dir string, now time.Time) (s *Store, r Records, movedAside string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, New(), "", fmt.Errorf("create state directory: %w", err)
 	}
 	path := filepath.Join(dir, File)
-	was, _ := os.Stat(path) // nil: there is none
+	open := openDB
 	r, err = readChecked(path)
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrLocked), errors.Is(err, fs.ErrPermission):
 		return nil, New(), "", fmt.Errorf("open %s: %w", path, err)
-	case errors.Is(err, fs.ErrNotExist):
-		r = New()
 	default:
-		movedAside, err = moveAside(path, now, err)
-		if err != nil {
-			return nil, New(), "", err
+		if !errors.Is(err, fs.ErrNotExist) {
+			if movedAside, err = moveAside(path, now, err); err != nil {
+				return nil, New(), "", err
+			}
 		}
-		r = New()
+		r, open = New(), create
 	}
-	file, db, err := openOrCreate(path)
+	db, err := open(path)
 	if err != nil {
-		return nil, r, movedAside, fmt.Errorf("open %s: %w", path, locked(err))
-	}
-	// Records written to an unlinked file would be lost. And a file made since does not hold the
-	// records that were read.
-	if !isAt(file, path) || len(r.Images)+len(r.Layers) > 0 && !isThere(was, path) {
-		return nil, New(), "", errors.Join(fmt.Errorf("open %s: %w", path, fs.ErrNotExist), db.Close())
+		return nil, r, movedAside, fmt.Errorf("open %s: %w", path, err)
 	}
 	return &Store{db: db, last: r.Clone()}, r, movedAside, nil
 }
 
-func openOrCreate(path string) (*os.File, *bolt.DB, error) {
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return create(path)
-	}
-	return openDB(path, os.O_RDWR)
-}
-
 // create makes an empty file, which appears at path whole or not at all: a process killed while
-// bbolt writes its first pages would otherwise leave a damaged one. The file is locked from its
-// first byte on: otherwise a [Remove] that runs again and again would delete every new file before
-// it has its name.
-func create(path string) (*os.File, *bolt.DB, error) {
-	fresh := path + ".new"
-	if err := removeUnlocked(fresh); err != nil {
-		return nil, nil, err
+// bbolt writes its first pages would otherwise leave a damaged one.
+func create(path string) (*bolt.DB, error) {
+	fresh := path + suffixNew
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
-	file, db, err := openDB(fresh, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	db, err := openDB(fresh)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	err = initialise(db)
 	if err == nil {
-		err = os.Link(fresh, path) // not a rename: a file that another process has made stays
-	}
-	if isAt(file, fresh) {
-		err = errors.Join(err, os.Remove(fresh))
+		err = os.Rename(fresh, path)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, db.Close())
+		return nil, errors.Join(err, db.Close())
 	}
-	return file, db, nil
+	return db, nil
 }
 
-// removeUnlocked removes the file that a dead process has left; fs.ErrExist if the process is
-// alive.
-func removeUnlocked(path string) error {
-	file, err := lock(path)
-	if errors.Is(err, ErrLocked) {
-		return errors.Join(err, fs.ErrExist)
-	}
-	if file == nil || err != nil {
-		return err
-	}
-	return errors.Join(os.Remove(path), file.Close())
-}
-
-func openDB(path string, flags int) (file *os.File, db *bolt.DB, err error) {
-	db, err = bolt.Open(path, 0o600, &bolt.Options{
-		Timeout: lockWait, FreelistType: bolt.FreelistMapType,
-		OpenFile: func(name string, _ int, mode fs.FileMode) (*os.File, error) {
-			file, err = os.OpenFile(name, flags, mode)
-			return file, err
-		},
-	})
-	return file, db, err
+func openDB(path string) (*bolt.DB, error) {
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockWait, FreelistType: bolt.FreelistMapType})
+	return db, locked(err)
 }
 
 func locked(err error) error {
