@@ -106,7 +106,7 @@ func New(o Options) *Controller {
 		loop:      newLoop(),
 		lifetime:  lifetime{grace: time.Duration(o.Config.ShutdownGrace)},
 		inventory: inventory{read: o.Machines},
-		server:    server{Server: o.Config.Server, previews: make(chan struct{}, 1)},
+		server:    server{Server: o.Config.Server},
 		owners:    owners{cascade.New(o.Config.Cascade()), o.Config.ModeOf(gc.Owners) != config.Off},
 		requests: requests{limit: limiter.New(o.Config.Concurrency.Start, o.Config.Concurrency.Max),
 			jobs: make(chan gc.Action, maxWorkers), answers: make(chan answer, maxWorkers)},

@@ -3,7 +3,6 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -284,11 +283,5 @@ func TestEnd(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestTextsAreCut(t *testing.T) {
-	if truncate(strings.Repeat("é", 500)) == strings.Repeat("é", 500) {
-		t.Error("long texts are cut")
 	}
 }

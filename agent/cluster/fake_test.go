@@ -15,7 +15,6 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/policy/pods"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
-	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
 
 // fake is an API server in memory, for faults that a real one cannot be made to
@@ -282,7 +281,6 @@ func (f *fake) doubt() (end func()) {
 	}
 }
 
-func (f *fake) Names(context.Context) ([]naming.Resource, error) { return nil, errors.New("no names") }
 
 func (f *fake) Time(now time.Time) (time.Time, bool) { return now, true }
 

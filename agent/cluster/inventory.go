@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -55,7 +56,7 @@ func (c *Controller) fetchInventory(ctx context.Context) *nodes.Inventory {
 	before := c.inventory.problem.Swap(&problem)
 	switch failed := before != nil && *before != ""; {
 	case err != nil && (!failed || *before != problem):
-		c.log.Warn("cannot read the machine inventory: no Node is deleted", "reason", truncate(problem))
+		c.log.Warn("cannot read the machine inventory: no Node is deleted", "reason", fmt.Sprintf("%.300s", problem))
 	case err == nil && failed:
 		c.log.Info("the machine inventory can be read again", "reason", "read", "machines", len(list.Machines), "time", list.Time)
 	}

@@ -1,14 +1,12 @@
 package cluster
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/cluster/gate"
-	"github.com/ebb-agent/ebb/agent/preview"
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
@@ -73,8 +71,6 @@ func TestOwnersOff(t *testing.T) {
 		}
 		b.want("followed", followed(), []string{"jobs.batch synced"})
 		b.metric("graph_nodes", 0)
-		_, err := b.c.Preview(b.t.Context(), preview.Query{Resource: "sets", Name: "s", Namespace: "a"})
-		b.want("preview", errors.Is(err, errOff), true)
 
 		withPods := func(c *config.Config) {
 			jobsWithout(config.Off)(c)

@@ -7,7 +7,6 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster/gate"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
-	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
 
 // Follower lists and watches one type.
@@ -28,8 +27,6 @@ type API interface {
 	Follow(t gc.Type, fields metadata.Fields, sink metadata.Sink) Follower
 	gate.API
 	events.API
-	// Names returns the names that people use for the types.
-	Names(ctx context.Context) ([]naming.Resource, error)
 }
 
 // FromClient makes an API of a client.

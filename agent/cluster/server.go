@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
-	"github.com/ebb-agent/ebb/agent/preview"
 	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/policy/gc"
 )
@@ -31,8 +29,7 @@ const (
 // server is the HTTP server for people and probes.
 type server struct {
 	config.Server
-	previews chan struct{} // one at a time: each takes memory
-	status   atomic.Pointer[status]
+	status atomic.Pointer[status]
 }
 
 // Serve serves people and probes until ctx ends, whether this instance leads or not. Requests that
@@ -50,7 +47,7 @@ func (c *Controller) Serve(ctx context.Context) error {
 		}
 		c.log.Info("serving", "address", listener.Addr().String(), "webConfigFile", server.WebConfigFile, "reason", "start")
 		group.Go(func() error {
-			return program.ServeProtected(ctx, listener, c.reader(listener.Addr()), server.WebConfigFile, c.log)
+			return program.ServeProtected(ctx, listener, c.probeHandler(), server.WebConfigFile, c.log)
 		})
 	}
 	if server.HealthAddress != "" {
@@ -76,7 +73,7 @@ func (c *Controller) Serve(ctx context.Context) error {
 // adminHandler returns what the admin socket serves: everything.
 func (c *Controller) adminHandler() *http.ServeMux {
 	mux := c.probeHandler()
-	c.peopleHandler(mux, func(h http.HandlerFunc) http.HandlerFunc { return h })
+	c.addPeople(mux)
 	mux.HandleFunc("POST /control/pause", c.servePause)
 	mux.HandleFunc("POST /control/resume", c.serveResume)
 	mux.HandleFunc("POST /control/confirm-restore", c.serveConfirmRestore)
@@ -84,16 +81,8 @@ func (c *Controller) adminHandler() *http.ServeMux {
 	return mux
 }
 
-// reader returns what an address serves. Requests that name objects are served only to callers on
-// the same machine, or in the same Pod: others may have no right to read these objects.
-func (c *Controller) reader(address net.Addr) *http.ServeMux {
-	mux := c.probeHandler()
-	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
-		c.peopleHandler(mux, atHome)
-	}
-	return mux
-}
-
+// probeHandler returns what an address serves: nothing that names objects, because callers may have
+// no right to read them.
 func (c *Controller) probeHandler() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", program.Metrics(c.metrics.Registry))
@@ -106,45 +95,23 @@ func (c *Controller) addHealth(mux *http.ServeMux) {
 	mux.HandleFunc("GET /readyz", c.readyz)
 }
 
-// peopleHandler adds the requests of people.
-//
-// Requests that change something are served on the admin socket alone. Those that name objects
-// (/preview, /explain, /decisions, /types) are served there and on a loopback address, never on an
-// open one: the caller may have no right to read these objects.
-func (c *Controller) peopleHandler(mux *http.ServeMux, guard func(http.HandlerFunc) http.HandlerFunc) {
-	mux.HandleFunc("GET /explain", guard(c.serveExplain))
-	mux.HandleFunc("GET "+preview.Path, guard(c.servePreview))
-	mux.HandleFunc("GET /decisions", guard(func(w http.ResponseWriter, _ *http.Request) { c.replyJSON(w, c.Decisions(), nil) }))
-	mux.HandleFunc("GET /cascades", guard(func(w http.ResponseWriter, r *http.Request) {
+// addPeople adds the requests of people, which change nothing.
+func (c *Controller) addPeople(mux *http.ServeMux) {
+	mux.HandleFunc("GET /explain", c.serveExplain)
+	mux.HandleFunc("GET /decisions", func(w http.ResponseWriter, _ *http.Request) { c.replyJSON(w, c.Decisions(), nil) })
+	mux.HandleFunc("GET /cascades", func(w http.ResponseWriter, r *http.Request) {
 		list, err := c.Cascades(r.Context())
 		c.replyJSON(w, list, err)
-	}))
-	mux.HandleFunc("GET /collectors", guard(c.serveCollectors))
-	mux.HandleFunc("GET /lost-nodes", guard(func(w http.ResponseWriter, r *http.Request) {
+	})
+	mux.HandleFunc("GET /collectors", c.serveCollectors)
+	mux.HandleFunc("GET /lost-nodes", func(w http.ResponseWriter, r *http.Request) {
 		list, err := c.LostNodes(r.Context())
 		c.replyJSON(w, list, err)
-	}))
-	mux.HandleFunc("GET /types", guard(func(w http.ResponseWriter, r *http.Request) {
+	})
+	mux.HandleFunc("GET /types", func(w http.ResponseWriter, r *http.Request) {
 		list, err := c.Types(r.Context())
 		c.replyJSON(w, list, err)
-	}))
-}
-
-// atHome refuses requests of web pages. A browser on the same machine can send them, by DNS
-// rebinding or by a script.
-func atHome(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = r.Host
-		}
-		ip := net.ParseIP(strings.Trim(host, "[]"))
-		if host != "localhost" && (ip == nil || !ip.IsLoopback()) || r.Header.Get("Origin") != "" {
-			http.Error(w, "ask for a loopback address by its number, or localhost", http.StatusForbidden)
-			return
-		}
-		next(w, r)
-	}
+	})
 }
 
 // healthz reports whether the process should keep running. It waits for nothing.

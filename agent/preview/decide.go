@@ -6,14 +6,13 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
 
-// Reader reads an object live. If the answer is Unknown, the error says why.
-type Reader interface {
+// reader reads an object live. If the answer is Unknown, the error says why.
+type reader interface {
 	Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error)
 }
 
@@ -23,12 +22,8 @@ const (
 	asking  = 16   // at a time
 )
 
-// Choose finds the type that a name means, in the version that is watched. If names is empty, only
-// plurals and kinds are understood.
-func Choose(name string, names []naming.Resource, types []gc.Type) (gc.Type, error) {
-	if len(names) == 0 {
-		names = plain(types)
-	}
+// choose finds the type that a name means, in the version that is watched.
+func choose(name string, names []naming.Resource, types []gc.Type) (gc.Type, error) {
 	r, err := naming.Find(name, names)
 	if err != nil {
 		return gc.Type{}, err
@@ -42,9 +37,9 @@ func Choose(name string, names []naming.Resource, types []gc.Type) (gc.Type, err
 	return gc.Type{}, fmt.Errorf("%s: %w: it cannot be listed and watched, so no collector looks after it", r, ErrNotRead)
 }
 
-// Decide previews a deletion in w. It reads the owners live that the decision rests on and that w
+// decide previews a deletion in w. It reads the owners live that the decision rests on and that w
 // lacks. What it could not read is returned beside the preview.
-func Decide(ctx context.Context, r Reader, w preview.World, at gc.Coordinates, q Query) (preview.Preview, []NotSeen, error) {
+func decide(ctx context.Context, r reader, w preview.World, at gc.Coordinates, q Query) (preview.Preview, []NotSeen, error) {
 	if w.Known == nil {
 		w.Known = make(map[gc.Coordinates]gc.Answer)
 	}
@@ -71,7 +66,7 @@ func Decide(ctx context.Context, r Reader, w preview.World, at gc.Coordinates, q
 
 // ask reads owners live, and adds the answers to known. An owner that cannot be read stays unknown,
 // and is in lacks.
-func ask(ctx context.Context, r Reader, questions []preview.Question, known map[gc.Coordinates]gc.Answer) (lacks []NotSeen) {
+func ask(ctx context.Context, r reader, questions []preview.Question, known map[gc.Coordinates]gc.Answer) (lacks []NotSeen) {
 	var mu sync.Mutex
 	Each(len(questions), func(i int) {
 		q := questions[i]
@@ -101,42 +96,4 @@ func Each(n int, do func(i int)) {
 		})
 	}
 	all.Wait()
-}
-
-// maxNamed bounds the objects whose finalizers are read.
-const maxNamed = 200
-
-// NameFinalizers reads the names of finalizers from the API server, because a graph does not keep
-// them, for the objects that the preview shows as waiting for a finalizer.
-func NameFinalizers(ctx context.Context, r Reader, p *preview.Preview) {
-	var nodes []*preview.Node
-	walk(p, func(n *preview.Node) {
-		if len(nodes) < maxNamed && slices.Contains(n.Finalizers, cascade.OtherFinalizer) {
-			nodes = append(nodes, n)
-		}
-	})
-	Each(len(nodes), func(i int) {
-		n := nodes[i]
-		o := gc.Coordinates{APIVersion: n.APIVersion, Kind: n.Kind, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name, UID: n.UID}
-		answer, err := r.Read(ctx, o, n.Namespace != "")
-		if err != nil || answer.State != gc.Exists || answer.Object.UID != n.UID {
-			return // the node keeps cascade.OtherFinalizer
-		}
-		names := slices.DeleteFunc(slices.Clone(answer.Object.Finalizers), func(f string) bool {
-			return f == gc.OrphanFinalizer || f == gc.ForegroundFinalizer
-		})
-		if len(names) > 0 {
-			n.Finalizers = names
-		}
-	})
-}
-
-// walk visits every node of an answer.
-func walk(p *preview.Preview, visit func(*preview.Node)) {
-	todo := append([]*preview.Node{p.Root}, p.Released...)
-	for len(todo) > 0 {
-		n := todo[len(todo)-1]
-		todo = append(todo[:len(todo)-1], n.Dependents...)
-		visit(n)
-	}
 }

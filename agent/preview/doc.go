@@ -1,7 +1,5 @@
 // Package preview answers for `ebb cascade` what would be deleted with an object. [Simulate]
-// reads the metadata of everything from a live API server. [Ask] asks a running controller,
-// which answers from its graph (agent/cluster, with [Choose], [Decide] and [NameFinalizers]
-// from here). policy/cascade/preview decides. Owners that the answer rests on and that were
+// reads the metadata of everything from a live API server. policy/cascade/preview decides. Owners that the answer rests on and that were
 // in no list are read live. The answer is written as a tree or as JSON. Only reads are sent.
 //
 // # Invariants

@@ -12,11 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
-	"github.com/ebb-agent/ebb/policy/cascade"
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
 	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/metadata"
-	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
 
 // Options say what to preview, and in which cluster.
@@ -78,14 +76,14 @@ func resolve(ctx context.Context, client *metadata.Client, name string) (gc.Type
 	if err != nil {
 		return gc.Type{}, served, err
 	}
-	t, err := Choose(name, names, served.Types)
+	t, err := choose(name, names, served.Types)
 	return t, served, err
 }
 
 // answer previews the deletion from what was read.
 func (c *cluster) answer(ctx context.Context, target gc.Type, o Options) (Answer, error) {
 	w := preview.World{Types: c.types, Objects: c.objects}
-	a := Answer{Source: FromAPIServer, Objects: len(c.objects), Types: c.listed}
+	a := Answer{Objects: len(c.objects), Types: c.listed}
 	if x := o.Exclude; x != nil {
 		a.Excluded = &Excluded{x.Types, x.Namespaces}
 		w.ExcludedNamespaces = x.Namespaces
@@ -94,24 +92,24 @@ func (c *cluster) answer(ctx context.Context, target gc.Type, o Options) (Answer
 			w.Types[i].Excluded = config.Patterns(x.Types).Match(t.Resource, group)
 		}
 	}
-	p, lacks, err := Decide(ctx, c.client, w, o.Query.At(target), o.Query)
+	p, lacks, err := decide(ctx, c.client, w, o.Query.at(target), o.Query)
 	if err != nil {
-		return Answer{}, o.Query.Failed(target, err)
+		return Answer{}, o.Query.failed(target, err)
 	}
 	a.Preview, a.NotSeen = p, append(c.notSeen, lacks...)
-	a.Finish()
+	a.finish()
 	return a, nil
 }
 
-// Finish sorts NotSeen, keeps one entry for each type, and sets Complete.
-func (a *Answer) Finish() {
+// finish sorts NotSeen, keeps one entry for each type, and sets Complete.
+func (a *Answer) finish() {
 	slices.SortStableFunc(a.NotSeen, func(a, b NotSeen) int { return cmp.Compare(a.Type, b.Type) })
 	a.NotSeen = slices.CompactFunc(a.NotSeen, func(a, b NotSeen) bool { return a.Type == b.Type })
 	a.Complete = len(a.NotSeen) == 0
 }
 
-// At returns the coordinates of the object, if it is of type t.
-func (q Query) At(t gc.Type) gc.Coordinates {
+// at returns the coordinates of the object, if it is of type t.
+func (q Query) at(t gc.Type) gc.Coordinates {
 	at := gc.Coordinates{APIVersion: t.APIVersion, Kind: t.Kind, Name: q.Name}
 	if t.Namespaced {
 		at.Namespace = q.Namespace
@@ -127,22 +125,13 @@ func (q Query) called(t gc.Type) string {
 	return q.Resource + "/" + q.Name
 }
 
-// Failed adds the object to an error. For an object that does not exist, the error is
+// failed adds the object to an error. For an object that does not exist, the error is
 // [ErrNotFound].
-func (q Query) Failed(t gc.Type, err error) error {
-	if errors.Is(err, preview.ErrNotThere) || errors.Is(err, cascade.ErrNoObject) {
+func (q Query) failed(t gc.Type, err error) error {
+	if errors.Is(err, preview.ErrNotThere) {
 		err = ErrNotFound
 	}
 	return fmt.Errorf("%s: %w", q.called(t), err)
-}
-
-// plain returns the names of types, while no others are known.
-func plain(types []gc.Type) (list []naming.Resource) {
-	for _, t := range types {
-		group, version := split(t.APIVersion)
-		list = append(list, naming.Resource{Group: group, Version: version, Plural: t.Resource, Kind: t.Kind, Deletable: !t.Unwatched})
-	}
-	return list
 }
 
 func split(apiVersion string) (group, version string) {

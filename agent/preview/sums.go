@@ -5,10 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/ebb-agent/ebb/policy/cascade/preview"
-	"github.com/ebb-agent/ebb/policy/gc"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
@@ -51,46 +49,12 @@ func (t *text) sums(b *strings.Builder, a Answer) {
 		WriteNotSeen(b, a.NotSeen)
 	}
 	b.WriteByte('\n')
-	if a.Controller != nil {
-		a.Controller.stands(b, a)
-	}
 	if a.Excluded == nil {
-		b.WriteString("What a running ebb-controller excludes is not known here: --config or --controller.\n")
+		b.WriteString("What a running ebb-controller excludes is not known here; --config FILE names its configuration.\n")
 	} else if x := slices.Concat(a.Excluded.Types, a.Excluded.Namespaces); len(x) > 0 {
 		fmt.Fprintf(b, "Excluded from collection: types %s; namespaces %s.\n", list(a.Excluded.Types), list(a.Excluded.Namespaces))
 	}
 	fmt.Fprintf(b, "Looked at %s objects of %d types. Nothing was changed.\n", thousands(a.Objects), a.Types)
-}
-
-// stands writes how the controller that answered would handle the deletion now.
-func (c *Controller) stands(b *strings.Builder, a Answer) {
-	fmt.Fprintf(b, "The running controller says so (mode %s), from what it watches.\n", clean(c.Mode))
-	if c.Halted != "" {
-		fmt.Fprintf(b, "At present it sends nothing: %s.\n", clean(c.Halted))
-	}
-	deletions := 0
-	for _, n := range a.Counts {
-		deletions += n.Deleted + n.Waiting
-	}
-	if c.BreakerAllows != nil && deletions-1 > *c.BreakerAllows { // the user deletes the target
-		fmt.Fprintf(b, "Its circuit breaker would stop it: %s more deletions are allowed at present.\n", thousands(*c.BreakerAllows))
-	}
-	if e := c.Envelope; e != nil && e.PerMinute > 0 && deletions-1 > e.Burst {
-		rest := time.Duration(deletions-1-e.Burst) * time.Minute / time.Duration(e.PerMinute)
-		fmt.Fprintf(b, "It would slow it down: %s deletions at once, the others at %s a minute, for %s.\n", thousands(e.Burst), thousands(e.PerMinute), rest.Round(time.Second))
-	}
-	if c.OrphaningHeld != "" && a.Policy == gc.Orphan {
-		fmt.Fprintf(b, "It would wait until the journal of orphaned owners can be written: %s.\n", clean(c.OrphaningHeld))
-	}
-	oldest, kind := time.Time{}, ""
-	for _, w := range c.Watched {
-		if w.State == "synced" && (oldest.IsZero() || w.Heard.Before(oldest)) {
-			oldest, kind = w.Heard, w.Type
-		}
-	}
-	if kind != "" {
-		fmt.Fprintf(b, "What it knows of any type is of %s or later; the quietest is %s.\n", oldest.UTC().Format(time.RFC3339), clean(kind))
-	}
 }
 
 // list joins the first names for a person, and says how many more there are.

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 
 	"go.uber.org/goleak"
@@ -91,16 +90,8 @@ func TestText(t *testing.T) {
 			a.Complete, a.Pending = false, 1234
 			a.NotSeen = []NotSeen{{"widgets.example.io", reason(errors.New("no answer in time"))}, {"secrets", "not allowed"}, {"services", "not allowed"}}
 		}},
-		{"controller", "Deployment", "web", gc.Orphan, func(a *Answer) {
-			few, heard := 3, time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-			a.Source, a.Excluded = FromController, &Excluded{Types: []string{"secrets", "*.example.io"}}
-			a.Controller = &Controller{Mode: "observe", Halted: "observe: nothing is changed until mode is enforce, paused by hand", BreakerAllows: &few, OrphaningHeld: "configmaps is forbidden",
-				Watched: []Watched{{Type: "pods", State: "synced", Heard: heard.Add(time.Minute)}, {Type: "configmaps", State: "synced", Heard: heard}, {Type: "far", State: "unreadable"}}}
-		}},
-		{"breaker", "Deployment", "web", gc.Background, func(a *Answer) {
-			few := 3
-			a.Source, a.Excluded, a.Controller = FromController, &Excluded{}, &Controller{Mode: "enforce", BreakerAllows: &few, OrphaningHeld: "x"}
-		}},
+		{"excluded", "Deployment", "web", gc.Orphan, func(a *Answer) { a.Excluded = &Excluded{Types: []string{"secrets", "*.example.io"}} }},
+		{"nothing excluded", "ConfigMap", "shared", gc.Background, func(a *Answer) { a.Excluded = &Excluded{} }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := openShop()
@@ -137,8 +128,7 @@ func TestTextIsPrintable(t *testing.T) {
 		n.Dependents = []*preview.Node{{Object: o, Outcome: preview.Kept, Reason: cascade.KeptSolidOwner, Owners: []preview.Owner{{Object: o, Judgement: "solid"}}}}
 		a := Answer{Preview: preview.Preview{Policy: gc.Background, Root: n, Released: []*preview.Node{n},
 			Counts: []preview.Count{{APIVersion: text, Kind: text, Resource: text, Deleted: 1}}, Notes: []preview.Note{{Object: o, Content: 1}}},
-			NotSeen: []NotSeen{{text, text}}, Excluded: &Excluded{[]string{text}, []string{text}},
-			Controller: &Controller{Mode: text, Halted: text, OrphaningHeld: text, Watched: []Watched{{Type: text, State: "synced"}}}}
+			NotSeen: []NotSeen{{text, text}}, Excluded: &Excluded{[]string{text}, []string{text}}}
 		a.Policy = gc.Orphan
 		var b strings.Builder
 		if err := WriteText(&b, a); err != nil {

@@ -47,8 +47,8 @@ once are safe, only redundant.
 
 An object is deleted only if its owners are proven gone. A type that cannot be read, a
 version that is not served, or an API server in trouble never leads to a deletion.
-The log and the page /decisions have the reason for each deletion. The page /explain shows
-why an object still exists.
+The log and ebb control decisions have the reason for each deletion. ebb control explain
+shows why an object still exists.
 
 In mode observe, the default, it records its decisions, and changes nothing in the cluster
 but its own Lease. It deletes once its configuration sets mode: enforce. The rights that it
@@ -69,13 +69,13 @@ const examples = `  # print the defaults, with an explanation of each field
   printf 'mode: enforce\n' >controller.yaml && ebb-controller --kubeconfig ~/.kube/config --config controller.yaml
 
   # the last decisions; why an object still exists; which types cannot be read
-  curl -s http://127.0.0.1:9479/decisions
-  curl -s 'http://127.0.0.1:9479/explain?apiVersion=apps/v1&kind=ReplicaSet&namespace=default&name=web-1'
-  curl -s http://127.0.0.1:9479/readyz?verbose
+  ebb control decisions
+  ebb control explain replicaset/web-1
+  ebb control ready
 
   # stop all requests; continue
-  curl -s --unix-socket /run/ebb/controller.sock -X POST http://ebb/control/pause
-  curl -s --unix-socket /run/ebb/controller.sock -X POST http://ebb/control/resume`
+  ebb control pause
+  ebb control resume`
 
 type flags struct{ kubeconfig, file string }
 

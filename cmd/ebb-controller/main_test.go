@@ -25,7 +25,7 @@ func TestHelp(t *testing.T) {
 	if err := run(t.Context(), []string{"--help"}, &out, &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"--kubeconfig", "--config", "mode: enforce", "/control/pause", "garbage-collector-controller", "/explain"} {
+	for _, want := range []string{"--kubeconfig", "--config", "mode: enforce", "ebb control pause", "garbage-collector-controller", "ebb control explain"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("--help does not teach %q", want)
 		}

@@ -22,9 +22,7 @@ them. It changes nothing. A complete answer needs the rights to get and list all
 types. The command names the types that you may not read. Their objects are missing from
 the tree, and the answer is incomplete.
 
-With --controller a running ebb-controller answers from the objects that it watches. That
-takes milliseconds. The answer includes its exclusions, and whether it would act at all.
-Without --controller, --config names its configuration file, for the exclusions.
+--config names the configuration file of ebb-controller, for its exclusions.
 
 ` + exitTable
 
@@ -35,16 +33,13 @@ const cascadeExamples = `  # what kubectl delete would do
   ebb cascade deployments.apps/web -n shop --cascade=foreground
   ebb cascade deploy/web -n shop --cascade=orphan
 
-  # beside the running controller: ask it
-  ebb cascade deployment/web -n shop --controller unix:///run/ebb/controller.sock
-
   # for scripts: the number of pods that would be deleted
   ebb cascade node/worker-3 -o json | jq '.counts[] | select(.kind == "Pod").deleted'`
 
 func cascadeCommand(stdout, stderr io.Writer) *cobra.Command {
 	var o preview.Options
 	var to apiAccess
-	var policy, output, controller, file string
+	var policy, output, file string
 	cmd := &cobra.Command{
 		Use:     "cascade TYPE/NAME",
 		Short:   "Show what the deletion of an object would do to its dependents",
@@ -61,12 +56,7 @@ func cascadeCommand(stdout, stderr io.Writer) *cobra.Command {
 			if o.Resource, o.Name, err = target(args); err != nil {
 				return err
 			}
-			var answer preview.Answer
-			if controller != "" {
-				answer, err = askController(cmd, controller, o.Query)
-			} else {
-				answer, err = look(cmd.Context(), o, to, file)
-			}
+			answer, err := look(cmd.Context(), o, to, file)
 			if err != nil {
 				return err
 			}
@@ -78,27 +68,12 @@ func cascadeCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.StringVar(&policy, "cascade", "background", "deletion policy, as in kubectl delete: background, foreground or orphan")
 	flags.StringVarP(&output, "output", "o", "text", "output format: text, or json with stable field names (docs/cascade-preview.md)")
 	to.flags(flags)
-	flags.StringVar(&controller, "controller", "", "ask a running ebb-controller: unix:///PATH of its admin socket, or http://HOST:PORT on loopback")
 	flags.StringVar(&file, "config", "", "configuration file of ebb-controller, for its exclusions")
 	flags.IntVar(&o.Limits.Nodes, "limit", 0, "show at most this many objects (default 1000); all are counted")
 	flags.IntVar(&o.Limits.Alike, "alike", 0, "show at most this many dependents of one kind for each owner (default 10)")
 	program.Choices(cmd, "output", "text", "json")
 	program.Choices(cmd, "cascade", "background", "foreground", "orphan")
 	return cmd
-}
-
-// askController asks a running controller. It reads no kubeconfig, so that without --namespace the
-// namespace is default.
-func askController(cmd *cobra.Command, address string, q preview.Query) (preview.Answer, error) {
-	for _, other := range []string{"kubeconfig", "context", "config"} {
-		if cmd.Flags().Changed(other) {
-			return preview.Answer{}, usagef("--%s: not with --controller, which has its own", other)
-		}
-	}
-	if q.Namespace == "" {
-		q.Namespace = "default"
-	}
-	return preview.Ask(cmd.Context(), address, q)
 }
 
 func look(ctx context.Context, o preview.Options, to apiAccess, file string) (_ preview.Answer, err error) {

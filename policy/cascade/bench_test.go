@@ -163,25 +163,3 @@ func TestFan(t *testing.T) {
 		last = list[0].Object.UID
 	}
 }
-
-// BenchmarkPart is how long the graph is held by a question about an owner of 20,000.
-func BenchmarkPart(b *testing.B) {
-	c := New(Config{})
-	served(c)
-	root := small(0)
-	c.Observe(noon, root)
-	for i := range 20_000 {
-		if o := small(i); i%20 != 0 {
-			o.Owners[0] = gc.Reference{APIVersion: root.APIVersion, Kind: root.Kind, Name: root.Name, UID: root.UID, Block: true}
-			c.Observe(noon, o)
-		}
-	}
-	c.Ready(noon, 1000)
-	b.ReportAllocs()
-	for b.Loop() {
-		p, err := c.Part(gc.Coordinates{APIVersion: root.APIVersion, Kind: root.Kind, Namespace: root.Namespace, Name: root.Name}, 20_000)
-		if err != nil || len(p.Objects) != 19_001 {
-			b.Fatal(len(p.Objects), err)
-		}
-	}
-}

@@ -109,50 +109,8 @@ func (s Simulated) Rest() error {
 // Story is what has happened, in order.
 func (s Simulated) Story() []string { return s.w.story }
 
-// Busy is a world in the middle of its life, and what the collector has seen of it.
-func Busy(seed uint64, steps int) Simulated {
-	s := Simulated{newWorld(seeded(seed))}
-	for range 4 + s.w.roll(8) {
-		s.w.user()
-	}
-	for range steps {
-		s.w.step()
-	}
-	return s
-}
-
 // Collector that is at work on it.
 func (s Simulated) Collector() *Collector { return s.w.c }
-
-// Graph is all that the collector has of types that it has listed, and those types
-// as a preview wants them.
-func (s Simulated) Graph() (types []gc.Type, p Part) {
-	c := s.w.c
-	for _, t := range s.Types() {
-		id, known := c.kinds.ids[kindName{t.APIVersion, t.Kind}]
-		if !known || c.kinds.all[id].phase == unserved {
-			continue
-		}
-		t.Unwatched = c.kinds.all[id].phase != synced
-		types = append(types, t)
-	}
-	for id := range c.kinds.all {
-		for _, i := range c.nodesOf(uint32(id)) {
-			switch n := c.at(i); {
-			case n.flags&observed != 0 && c.kinds.all[id].phase == synced:
-				p.Objects = append(p.Objects, c.object(i))
-			case n.flags&observed == 0 && n.flags&(gone|proven) != 0:
-				at := c.coordinates(i)
-				at.Resource = ""
-				p.Absent = append(p.Absent, at)
-			}
-		}
-	}
-	for _, e := range c.Journal() {
-		p.Orphaned = append(p.Orphaned, e.UID)
-	}
-	return types, p
-}
 
 // Orphaned are the UIDs of owners in the journal.
 func (s Simulated) Orphaned() (list []string) {

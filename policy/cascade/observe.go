@@ -77,7 +77,7 @@ func (c *Collector) apply(i index, o gc.Object) {
 	n := c.at(i)
 	before, owners, sum := n.flags, c.sameOwners(i, o.Owners), finalizerSum(o.Finalizers)
 	c.setVersion(i, o.ResourceVersion)
-	n.flags &^= terminating | wantsOrphan | wantsForegr | hasFinalizer | proven | gone | doubted | restored
+	n.flags &^= terminating | wantsOrphan | wantsForegr | proven | gone | doubted | restored
 	n.flags |= observed
 	delete(c.absent.absences, i)
 	if o.Terminating {
@@ -90,8 +90,6 @@ func (c *Collector) apply(i index, o gc.Object) {
 			n.flags, n.orphanAt = n.flags|wantsOrphan, at
 		case gc.ForegroundFinalizer:
 			n.flags, n.foregrAt = n.flags|wantsForegr, at
-		default:
-			n.flags |= hasFinalizer
 		}
 	}
 	if !owners {
@@ -199,7 +197,7 @@ func (c *Collector) vanish(i index, why trait) {
 		c.unlink(i, old, at)
 	}
 	was := n.flags & observed
-	n.flags &^= observed | terminating | wantsOrphan | wantsForegr | hasFinalizer | restored
+	n.flags &^= observed | terminating | wantsOrphan | wantsForegr | restored
 	n.flags |= why
 	if why != doubted {
 		c.left(i)

@@ -61,6 +61,9 @@ func (r *roots) forget(i index) {
 	}
 }
 
+// deepest bounds how many levels of owners are climbed.
+const deepest = 1000
+
 // climb follows absent and waiting owners up. It returns the noted root, or else the
 // topmost owner.
 func (c *Collector) climb(owner index) (noted *gc.Coordinates, top index) {

@@ -21,7 +21,6 @@ const (
 	queued                         // in the queue
 	invalidNS                      // the warning of an invalid namespace was emitted
 	waitsForSync                   // in Collector.held
-	hasFinalizer                   // has a foreign finalizer
 	restored                       // seen before etcd was restored: any version may follow
 	parked                         // its deletion waits in a lane, or is held
 )

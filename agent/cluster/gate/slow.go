@@ -69,11 +69,3 @@ func (g *Gate) Cascades(now time.Time, most int) []breaker.Cascade {
 	defer g.mu.Unlock()
 	return g.breaker.Cascades(now, most)
 }
-
-// Left returns how many more deletions the circuit breaker admits within its window; limited is
-// false if it has no limit.
-func (g *Gate) Left(now time.Time) (left int, limited bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.breaker.Left(now)
-}
