@@ -281,7 +281,6 @@ func (f *fake) doubt() (end func()) {
 	}
 }
 
-
 func (f *fake) Time(now time.Time) (time.Time, bool) { return now, true }
 
 // ask notes the right that a request needs; mu is held.

@@ -66,7 +66,6 @@ func typeOf(apiVersion, kind string) gc.Type {
 var (
 	daemonSets = typeOf("apps/v1", "DaemonSet")
 	revisions  = typeOf("apps/v1", "ControllerRevision")
-	configMaps = typeOf("v1", "ConfigMap")
 	podType    = typeOf("v1", "Pod")
 	nodeType   = typeOf("v1", "Node")
 )

@@ -29,7 +29,7 @@ type looks struct {
 	none string               // why there is no pod; "": there is one, or the reason is unknown
 	err  error                // of the latest read of pods
 
-	clean        int // number of nodes, with those of earlier runs
+	clean        int // number of nodes
 	printed      time.Time
 	printedClean int
 }
@@ -40,7 +40,7 @@ func (l *looks) total() int { return l.clean + len(l.left) }
 // await reads all pods until every node is clean, the time is up, or no other node can be expected
 // to become clean.
 func (u *unloader) await(ctx context.Context, left []string, done *Unloaded) error {
-	l := &looks{left: left, seen: map[string]time.Time{}, clean: done.Clean, printed: u.begun, printedClean: -1}
+	l := &looks{left: left, seen: map[string]time.Time{}, printed: u.begun, printedClean: -1}
 	limit := u.o.Timeout + time.Duration(len(left))*time.Second/podsPerSecond
 	for {
 		u.look(ctx, l)
@@ -79,7 +79,7 @@ func (u *unloader) look(ctx context.Context, l *looks) {
 		switch {
 		case err != nil:
 		case len(u.o.Nodes) == 0:
-			l.left = u.unknown(now)
+			l.left = slices.DeleteFunc(now, func(name string) bool { return u.known[name] })
 		default:
 			l.left = slices.DeleteFunc(l.left, func(name string) bool { return !slices.Contains(now, name) })
 		}

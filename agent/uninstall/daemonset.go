@@ -2,11 +2,13 @@ package uninstall
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,13 +19,28 @@ const (
 	// cleanup bounds the removal of the DaemonSet. ending is how long swept pods have to end. After
 	// force, the DaemonSet's own pods are deleted without a grace period.
 	cleanup, ending, force = 2 * time.Minute, 40 * time.Second, 15 * time.Second
-	// maxNames bounds the names of nodes in a DaemonSet, in bytes: etcd takes 1.5 MiB.
-	maxNames = 256 << 10
+	// resumable is how long after its start a run may be resumed. Later, ebb may have been
+	// installed again: nodes that were clean are cleaned once more.
+	resumable = 15 * time.Minute
 )
 
-// begin makes the DaemonSet for the nodes that are left. If a recent run has left one with the same
-// template and for the same nodes, begin resumes it.
-func (u *unloader) begin(ctx context.Context, left []string) error {
+// stamp identifies a run by its start and by what it does.
+func stamp(begun time.Time, what ...any) string {
+	sum := sha256.Sum256(fmt.Append(nil, what...))
+	return fmt.Sprintf("%d-%x", begun.Unix(), sum[:8])
+}
+
+// mayResume reports whether a run began recently, and does the same as what.
+func mayResume(run string, what ...any) bool {
+	text, _, _ := strings.Cut(run, "-")
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	at := time.Unix(seconds, 0)
+	return err == nil && run == stamp(at, what...) && time.Since(at).Abs() <= resumable
+}
+
+// begin makes the DaemonSet. If a recent run has left one with the same template and for the same
+// nodes, begin resumes it.
+func (u *unloader) begin(ctx context.Context) error {
 	path := pathOf(daemonSets, u.o.Namespace, setName)
 	var old struct{ Spec struct{ Template template } }
 	if err := send(ctx, u.Client, http.MethodGet, path, nil, nil, &old); err != nil && kube.Answered(err) != http.StatusNotFound {
@@ -31,20 +48,12 @@ func (u *unloader) begin(ctx context.Context, left []string) error {
 	}
 	what := []any{u.template, u.o.Nodes, u.o.NodeSelector}
 	u.run = old.Spec.Template.Metadata.Labels[runLabel]
-	at, goesOn := begunAt(u.run, what...)
-	if goesOn = goesOn && !u.fresh; goesOn {
+	if !u.fresh && mayResume(u.run, what...) {
 		u.say("resuming with DaemonSet %s", setName)
 	} else {
-		at, u.run = u.begun, stamp(u.begun, what...)
+		u.run = stamp(u.begun, what...)
 	}
-	if at.Before(u.since) {
-		u.since = at
-	}
-	o := u.o
-	if len(u.known) > 0 && len(strings.Join(left, "")) < maxNames {
-		o.Nodes = left
-	}
-	set, err := u.template.daemonSet(o, u.run)
+	set, err := u.template.daemonSet(u.o, u.run)
 	if err != nil {
 		return err
 	}

@@ -24,9 +24,7 @@
 // DaemonSet's pods itself.
 //
 // All state is in the API server. An interrupted run leaves the DaemonSet, and the next run resumes
-// it. A run that ended leaves a ConfigMap with the clean nodes, until all are clean. The next run
-// makes the DaemonSet for the other nodes. Unload uses neither after 15 minutes, nor if ebb may
-// have been installed again since. Unload has a deadline, and names the nodes that are not clean by
+// it, within 15 minutes, and unless ebb may have been installed again since. Unload has a deadline, and names the nodes that are not clean by
 // then. Nodes that were deleted since need no cleaning.
 //
 // # What is bounded

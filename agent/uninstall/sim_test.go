@@ -42,14 +42,12 @@ type sim struct {
 	pods    []*simPod
 	strays  []string // agents' pods that have lost their DaemonSet
 	history bool     // the DaemonSet's ControllerRevisions
-	record  string   // the ConfigMap, as it was applied
 	made    int
-	unloads map[string]int  // pods that were made, by node
 	on      func(n int) int // what request n is answered with instead, if not 0
 }
 
 func newSim(nodes int, behaves map[int]int) *sim {
-	s := &sim{server: newServer(), begun: time.Now(), behaves: map[string]int{}, unloads: map[string]int{}, takes: 3 * time.Second}
+	s := &sim{server: newServer(), begun: time.Now(), behaves: map[string]int{}, takes: 3 * time.Second}
 	for n := range nodes {
 		name := fmt.Sprintf("node-%04d", n)
 		s.names, s.behaves[name] = append(s.names, name), behaves[n]
@@ -78,15 +76,6 @@ func (s *sim) answer(w http.ResponseWriter, r *http.Request) {
 		answer(w, s.set)
 	case what == "DELETE "+apps+"daemonsets/ebb-unload" && s.set != "":
 		s.set = ""
-		answer(w, `{}`)
-	case what == "GET "+core+"configmaps/ebb-unload" && s.record != "":
-		answer(w, s.record)
-	case what == "PATCH "+core+"configmaps/ebb-unload":
-		data, _ := io.ReadAll(r.Body)
-		s.record = string(data)
-		answer(w, s.record)
-	case what == "DELETE "+core+"configmaps/ebb-unload" && s.record != "":
-		s.record = ""
 		answer(w, `{}`)
 	case what == "DELETE "+apps+"controllerrevisions":
 		s.history = false
@@ -142,7 +131,6 @@ func (s *sim) apply(r *http.Request) {
 	for _, name := range wanted {
 		if !has[name] {
 			s.made++
-			s.unloads[name]++
 			s.pods = append(s.pods, &simPod{name: fmt.Sprint("p", s.made), node: name, run: run, made: time.Now(), behaves: s.behaves[name]})
 		}
 	}

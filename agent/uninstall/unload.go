@@ -91,16 +91,14 @@ type unloader struct {
 	o        UnloadOptions
 	template template
 	begun    time.Time
-	run, uid string // the value of runLabel, and the DaemonSet's UID
-	fresh    bool   // ebb was installed since the last run
-
-	known map[string]bool // nodes that this run or an earlier one has found clean
-	since time.Time       // start of the first of these runs
+	run, uid string          // the value of runLabel, and the DaemonSet's UID
+	fresh    bool            // ebb was installed since the last run
+	known    map[string]bool // nodes that are clean
 }
 
 func (u *unloader) say(format string, args ...any) { fmt.Fprintf(u.o.Progress, format+"\n", args...) }
 
-// Unload runs ebb-agent unload on each node that no earlier run has cleaned. An error means that it
+// Unload runs ebb-agent unload on each node. An error means that it
 // did not start, or was interrupted. Another call continues an interrupted run.
 func Unload(ctx context.Context, o UnloadOptions) (Unloaded, error) {
 	done := Unloaded{Format: 1, Nodes: []NodeResult{}, Swept: []string{}, Left: []string{}, Later: []string{}}
@@ -117,7 +115,7 @@ func Unload(ctx context.Context, o UnloadOptions) (Unloaded, error) {
 	}
 	defer c.Close()
 	o.Timeout = cmp.Or(o.Timeout, 5*time.Minute)
-	u := &unloader{Client: c, o: o, template: t, begun: time.Now()}
+	u := &unloader{Client: c, o: o, template: t, begun: time.Now(), known: map[string]bool{}}
 	nodes, err := u.wanted(ctx)
 	if err != nil {
 		return done, err
@@ -125,34 +123,24 @@ func Unload(ctx context.Context, o UnloadOptions) (Unloaded, error) {
 	if err := u.sweep(ctx, &done); err != nil {
 		return done, err
 	}
-	u.recall(ctx)
 	if err := u.unload(ctx, nodes, &done); err != nil {
 		return done, err
 	}
-	u.remember(ctx)
 	if err := u.end(ctx, &done); err != nil {
 		return done, fmt.Errorf("%d of %d nodes are clean; run this again soon: %w", done.Clean, len(nodes), err)
 	}
-	u.forget(ctx)
 	return done, nil
 }
 
-// unload cleans the nodes that are left.
+// unload cleans the nodes.
 func (u *unloader) unload(ctx context.Context, nodes []string, done *Unloaded) error {
-	left := nodes
-	if len(u.o.Nodes) == 0 {
-		left = u.unknown(nodes)
-	}
-	if done.Clean = len(nodes) - len(left); done.Clean > 0 {
-		u.say("%d of %d nodes were clean before", done.Clean, len(nodes))
-	}
-	if len(left) == 0 {
+	if len(nodes) == 0 {
 		return ctx.Err()
 	}
-	if err := u.begin(ctx, left); err != nil {
+	if err := u.begin(ctx); err != nil {
 		return err
 	}
-	if err := u.await(ctx, left, done); err != nil {
+	if err := u.await(ctx, slices.Clone(nodes), done); err != nil {
 		return fmt.Errorf("interrupted: %d of %d nodes are clean, and DaemonSet %s goes on; run this again soon: %w", done.Clean, len(nodes), setName, err)
 	}
 	return nil
