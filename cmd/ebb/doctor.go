@@ -43,9 +43,9 @@ const doctorExamples = `  # check this node
   ebb doctor --node worker-3
 
   # a node without an agent, from your desk
-  kubectl debug node/worker-3 --profile=sysadmin --custom=deploy/doctor/as-root.yaml \
+  kubectl -n ebb-system debug node/worker-3 --profile=sysadmin --custom=deploy/doctor/as-root.yaml \
       --image=ghcr.io/ebb-agent/ebb:0.1.0 -- /usr/bin/ebb doctor --root /host
-  kubectl logs --selector app.kubernetes.io/managed-by=kubectl-debug --tail=-1
+  kubectl -n ebb-system logs --selector app.kubernetes.io/managed-by=kubectl-debug --tail=-1
 
   # with the configuration that ebb-agent will have
   ebb doctor --config /etc/ebb.yaml
