@@ -8,7 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ebb-agent/ebb/agent/program"
 	"github.com/ebb-agent/ebb/policy/gc"
@@ -40,23 +41,8 @@ type Agent struct {
 	desk *Desk
 }
 
-// pod has the fields of a Pod that the desk reads.
-type pod struct {
-	Metadata struct {
-		Name              string
-		Labels            map[string]string
-		CreationTimestamp time.Time
-		DeletionTimestamp *time.Time
-	}
-	Spec struct {
-		NodeName   string
-		Containers []struct{ Name, Image string }
-	}
-	Status struct {
-		Phase      string
-		Conditions []struct{ Type, Status string }
-	}
-}
+// pod is a pod of ebb.
+type pod struct{ corev1.Pod }
 
 // ErrNoAgents is the error of [Desk.Agents] if there are none at all.
 var ErrNoAgents = errors.New("no agent's pod")
@@ -112,7 +98,7 @@ func (d *Desk) choose(pods map[string]pod) ([]Agent, error) {
 			continue
 		}
 		agents = append(agents, Agent{
-			Node: node, Pod: p.Metadata.Name, Ready: p.ready(), Image: p.image(AgentContainer), Version: p.Metadata.Labels["app.kubernetes.io/version"], desk: d,
+			Node: node, Pod: p.Name, Ready: p.ready(), Image: p.image(AgentContainer), Version: p.Labels["app.kubernetes.io/version"], desk: d,
 		})
 	}
 	if n := len(missing); n > 0 {
@@ -133,16 +119,18 @@ func (p pod) better(than pod) bool {
 	if a, b := p.ended(), than.ended(); a != b {
 		return b
 	}
-	return p.Metadata.CreationTimestamp.After(than.Metadata.CreationTimestamp)
+	return p.CreationTimestamp.After(than.CreationTimestamp.Time)
 }
 
 // ended reports whether the pod has ended or is being deleted.
 func (p pod) ended() bool {
-	return p.Metadata.DeletionTimestamp != nil || p.Status.Phase == "Failed" || p.Status.Phase == "Succeeded"
+	return p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
 func (p pod) ready() bool {
-	return slices.Contains(p.Status.Conditions, struct{ Type, Status string }{"Ready", "True"}) && !p.ended()
+	return !p.ended() && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // image returns the image of one of the pod's containers, or "" if there is no such container.

@@ -27,7 +27,7 @@ func TestOnePodANode(t *testing.T) {
 	for i, p := range pods {
 		for j, than := range pods {
 			if p.better(than) != (i < j) {
-				t.Errorf("%s better than %s: %t", p.Metadata.Name, than.Metadata.Name, p.better(than))
+				t.Errorf("%s better than %s: %t", p.Name, than.Name, p.better(than))
 			}
 		}
 	}

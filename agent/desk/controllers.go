@@ -38,7 +38,7 @@ func (d *Desk) Controllers(ctx context.Context) ([]Controller, error) {
 	err := d.eachPod(ctx, ControllerSelector, func(p pod) {
 		if !p.ended() {
 			all = append(all, Controller{
-				Pod: p.Metadata.Name, Node: p.Spec.NodeName, Ready: p.ready(), Image: p.image(ControllerContainer), Version: p.Metadata.Labels["app.kubernetes.io/version"],
+				Pod: p.Name, Node: p.Spec.NodeName, Ready: p.ready(), Image: p.image(ControllerContainer), Version: p.Labels["app.kubernetes.io/version"],
 			})
 		}
 	})

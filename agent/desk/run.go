@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
@@ -51,14 +52,7 @@ func (d *Desk) Run(ctx context.Context, pod, container string, command []string,
 // ConfigFile returns the configuration file that the command line of a container names, or "" if it
 // names none.
 func (d *Desk) ConfigFile(ctx context.Context, pod, container string) (string, error) {
-	var p struct {
-		Spec struct {
-			Containers []struct {
-				Name          string
-				Command, Args []string
-			}
-		}
-	}
+	var p corev1.Pod
 	path := "/api/v1/namespaces/" + d.o.Namespace + "/pods/" + url.PathEscape(pod)
 	if err := d.api.Send(ctx, http.MethodGet, path, nil, nil, &p); err != nil {
 		return "", fmt.Errorf("read pod %s: %w", pod, err)

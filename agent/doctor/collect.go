@@ -40,7 +40,6 @@ func Collect(ctx context.Context, o Options) Facts {
 	f.Node, _ = os.Hostname()
 	f.Runtime.Socket, f.Runtime.Err = layout.Socket(o.Config.Runtime.Socket)
 	f.Kubelet = readKubelet(ctx, o, f.Runtime.Socket)
-	f.Kubelet.readPulled()
 	f.Kernel = readKernel(o)
 	f.Disks = readDisks(&f, readRuntime(ctx, &f))
 	f.Agent = readAgent(ctx, o.Config)

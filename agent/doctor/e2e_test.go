@@ -48,7 +48,7 @@ var variants = []variant{
 			"15/x.conf":         header + "imageMaximumGCAge: 1h\nimageGCLowThresholdPercent: 44\n",
 			"30-not-read.yaml":  "imageGCLowThresholdPercent: 1\n",
 			"9-first-not.conf":  header + "imageGCLowThresholdPercent: 55\n",
-			"90-minimum.conf":   header + "imageMinimumGCAge: 5m\nfeatureGates: {KubeletSeparateDiskGC: true}\n",
+			"90-minimum.conf":   header + "imageMinimumGCAge: 5m\n",
 			"91-minimum-0.conf": header + "imageMinimumGCAge: 0s\n",
 		},
 	},
@@ -184,7 +184,7 @@ func TestRealKubeletJudged(t *testing.T) {
 	})
 	o.Config.Images.HighThresholdPercent = 85
 	report := expect(t, o, map[string]doctor.Level{
-		"image-collectors": doctor.OK, "image-records": doctor.OK, "container-collectors": doctor.OK,
+		"image-collectors": doctor.OK, "container-collectors": doctor.OK,
 		"eviction-threshold.images.bytes": doctor.Error, "eviction-threshold.images.inodes": doctor.OK,
 	})
 	if report.Summary.Errors == 0 {

@@ -7,7 +7,7 @@ var questions = []struct {
 	section, title string
 	ask            []question
 }{
-	{"kubelet", "Beside the kubelet", []question{evaluateKubelet, evaluateImages, evaluatePulled, evaluateContainers, evaluateLogs}},
+	{"kubelet", "Beside the kubelet", []question{evaluateKubelet, evaluateImages, evaluateContainers, evaluateLogs}},
 	{"thresholds", "ebb's thresholds and the eviction manager's", []question{evaluateThresholds}},
 	{"runtime", "Container runtime", []question{evaluateRuntime}},
 	{"disks", "Disks", []question{evaluateDisks, evaluateNodefs}},

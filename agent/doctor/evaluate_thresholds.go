@@ -72,7 +72,7 @@ func evaluateThresholds(all *findings, f *Facts) {
 // readEvictions parses each threshold of the kubelet once. It reports those that are misspelt, and
 // those that the kubelet ignores.
 func readEvictions(all *findings, s *kubelet.Settings) (list []eviction) {
-	for kind, thresholds := range map[string]kubelet.Values[string]{"evictionHard": s.EvictionHard, "evictionSoft": s.EvictionSoft} {
+	for kind, thresholds := range map[string]kubelet.Thresholds{"evictionHard": s.EvictionHard, "evictionSoft": s.EvictionSoft} {
 		for signal, v := range thresholds {
 			list = append(list, eviction{kind: kind, signal: signal, text: v.V, from: v.From})
 		}

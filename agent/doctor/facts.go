@@ -35,8 +35,6 @@ type KubeletFacts struct {
 	Demanded  bool     // the user demanded that it is asked
 	Different []string // settings in which it differs from its files
 	Changed   []string // files changed since it started; only if it did not answer
-
-	Pulled PulledFacts
 }
 
 // known reports whether the settings can be relied upon.

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/ebb-agent/ebb/agent/doctor/kubelet"
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // Level is the result of a check.
@@ -99,5 +100,5 @@ const maxLine = 1000
 // line makes a text one line of at most maxLine characters. It joins the lines of errors with
 // semicolons.
 func line(s string) string {
-	return kubelet.Line(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "), maxLine)
+	return fault.CleanUpTo(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "), maxLine)
 }

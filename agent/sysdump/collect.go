@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -97,7 +98,7 @@ func (d *dump) collect(ctx context.Context) (Summary, error) {
 	d.configMaps(ctx)
 	for _, p := range d.pods {
 		if p.component() == "controller" {
-			d.Progress("controller " + p.Metadata.Name)
+			d.Progress("controller " + p.Name)
 			d.controller(ctx, p)
 		}
 	}
@@ -117,32 +118,15 @@ func (d *dump) collect(ctx context.Context) (Summary, error) {
 	return Summary{Nodes: len(nodes), Of: all}, nil
 }
 
-// pod has the fields of a Pod that are read here.
-type pod struct {
-	Metadata struct {
-		Name   string
-		Labels map[string]string
-	}
-	Spec struct {
-		NodeName   string
-		Containers []struct{ Name string }
-		Volumes    []struct {
-			ConfigMap *struct{ Name string }
-		}
-	}
-	Status struct {
-		Conditions        []struct{ Type, Status string }
-		ContainerStatuses []struct {
-			Name         string
-			RestartCount int
-		}
-	}
-}
+// pod is a pod of ebb.
+type pod struct{ corev1.Pod }
 
-func (p pod) component() string { return p.Metadata.Labels[component] }
+func (p pod) component() string { return p.Labels[component] }
 
 func (p pod) ready() bool {
-	return slices.Contains(p.Status.Conditions, struct{ Type, Status string }{"Ready", "True"})
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // readPods reads ebb's pods, by which everything else is found. It fails if there are none: then
@@ -162,7 +146,7 @@ func (d *dump) readPods(ctx context.Context) error {
 	}
 	d.pods = list.Items
 	for i, o := range raw.Items {
-		d.archive.object(o, "pods", d.pods[i].Metadata.Name+".yaml")
+		d.archive.object(o, "pods", d.pods[i].Name+".yaml")
 	}
 	return nil
 }
@@ -226,19 +210,19 @@ func (d *dump) configMaps(ctx context.Context) {
 func (d *dump) logs(ctx context.Context, p pod, directory ...string) {
 	restarts := map[string]int{}
 	for _, s := range p.Status.ContainerStatuses {
-		restarts[s.Name] = s.RestartCount
+		restarts[s.Name] = int(s.RestartCount)
 	}
 	for _, c := range p.Spec.Containers {
 		for _, previous := range []bool{false, true} {
 			if previous && restarts[c.Name] == 0 {
 				continue
 			}
-			name := p.Metadata.Name + "-" + c.Name
+			name := p.Name + "-" + c.Name
 			if previous {
 				name += "-previous"
 			}
 			query := url.Values{"container": {c.Name}, "tailLines": {strconv.Itoa(d.LogLines)}, "previous": {strconv.FormatBool(previous)}}
-			data, err := d.get(ctx, query, d.core("pods", p.Metadata.Name, "log")...)
+			data, err := d.get(ctx, query, d.core("pods", p.Name, "log")...)
 			if err != nil {
 				d.failed(err, append(directory, name+".log")...)
 				continue
@@ -252,11 +236,11 @@ func (d *dump) logs(ctx context.Context, p pod, directory ...string) {
 var pagesOfController = []string{"ready", "decisions", "cascades", "types", "collectors"}
 
 func (d *dump) controller(ctx context.Context, p pod) {
-	directory := []string{"controllers", p.Metadata.Name}
+	directory := []string{"controllers", p.Name}
 	d.logs(ctx, p, directory...)
 	for _, page := range pagesOfController {
 		name := append(slices.Clone(directory), page+".txt")
-		data, err := d.Remote.Run(ctx, p.Metadata.Name, p.component(), "/usr/bin/ebb", "control", page)
+		data, err := d.Remote.Run(ctx, p.Name, p.component(), "/usr/bin/ebb", "control", page)
 		if err != nil {
 			d.failed(err, name...)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 
 	kube "github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
@@ -18,19 +19,12 @@ import (
 // garbage collector is off. It is no error that none can be seen (managed control planes, missing
 // rights): that is the usual case.
 func Managers(ctx context.Context, c *kube.Client) (on, off, atRisk []string) {
-	type manager struct {
-		Metadata struct{ Name string }
-		Spec     struct {
-			Containers []struct{ Command, Args []string }
-		}
-		Status struct{ Phase string }
-	}
-	list, _ := readAll[manager](ctx, c, podType, kube.Selection{Namespace: "kube-system", Labels: "component=kube-controller-manager"})
+	list, _ := readAll[corev1.Pod](ctx, c, podType, kube.Selection{Namespace: "kube-system", Labels: "component=kube-controller-manager"})
 	for _, p := range list {
-		if len(p.Spec.Containers) == 0 || p.Status.Phase != "Running" {
+		if len(p.Spec.Containers) == 0 || p.Status.Phase != corev1.PodRunning {
 			continue
 		}
-		name := "kube-system/" + p.Metadata.Name
+		name := "kube-system/" + p.Name
 		args := slices.Concat(p.Spec.Containers[0].Command, p.Spec.Containers[0].Args)
 		switch collects, why := collects(args); {
 		case collects:

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +10,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/ebb-agent/ebb/agent/show"
 )
 
 // apiAccess is how the API server is reached.
@@ -106,17 +107,10 @@ func (a *access) config() (*rest.Config, error) {
 // tell writes an answer, as text or as JSON. It returns bad unless well.
 func (a *access) tell(w io.Writer, answer any, text func() error, well bool, bad exitCode) error {
 	if a.output == "json" {
-		text = func() error { return writeJSON(w, answer) }
+		text = func() error { return show.WriteJSON(w, answer) }
 	}
 	if err := text(); err != nil || well {
 		return err
 	}
 	return bad
-}
-
-func writeJSON(w io.Writer, answer any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(answer)
 }

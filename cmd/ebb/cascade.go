@@ -11,6 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/agent/preview"
 	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/agent/show"
 )
 
 const cascadeLong = `cascade shows what the deletion of an object would do, before you delete it. It prints a
@@ -114,7 +115,7 @@ func sayAnswer(ctx context.Context, stdout, stderr io.Writer, a preview.Answer, 
 	}
 	write := preview.WriteText
 	if output == "json" {
-		write = func(w io.Writer, a preview.Answer) error { return writeJSON(w, a) }
+		write = func(w io.Writer, a preview.Answer) error { return show.WriteJSON(w, a) }
 	}
 	if err := write(stdout, a); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ebb-agent/ebb/agent/configcheck"
 	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/agent/show"
 )
 
 // maxConfig bounds a configuration, in bytes. The programs have the same bound.
@@ -70,7 +71,7 @@ func configCheckCommand(stdout io.Writer) *cobra.Command {
 			case err != nil:
 				return fmt.Errorf("configuration %s:\n%s", args[0], visible(err.Error()))
 			case output == "json":
-				return writeJSON(stdout, map[string]any{"kind": found, "differs": differ})
+				return show.WriteJSON(stdout, map[string]any{"kind": found, "differs": differ})
 			}
 			return sayConfig(stdout, found, differ)
 		},

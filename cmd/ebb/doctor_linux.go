@@ -10,6 +10,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/doctor"
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/program"
+	"github.com/ebb-agent/ebb/agent/show"
 )
 
 // run checks this node against the agent's configuration in file, and writes the report.
@@ -43,7 +44,7 @@ func loadConfig(name string) (c config.Config, file string, err error) {
 func say(w io.Writer, report doctor.Report, output string) error {
 	var err error
 	if output == "json" {
-		err = writeJSON(w, report)
+		err = show.WriteJSON(w, report)
 	} else {
 		err = doctor.WriteText(w, report)
 	}

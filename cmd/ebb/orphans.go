@@ -165,5 +165,5 @@ func (o *orphansFlags) write(w io.Writer, r orphans.Report) error {
 	case "yaml":
 		return show.WriteYAML(w, r)
 	}
-	return writeJSON(w, r)
+	return show.WriteJSON(w, r)
 }

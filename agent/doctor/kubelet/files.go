@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/runtime/kube/fault"
 )
 
 // SameMounts reports whether the kubelet sees the same files as this process.
@@ -90,19 +92,4 @@ func (p *Process) dropIns(dir string) (files []string, err error) {
 	return files, err
 }
 
-// Line makes a text one line of visible characters. After limit characters, "…" replaces the rest.
-func Line(s string, limit int) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
-			return ' ' // control characters, and those that change the direction of text
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > limit {
-		return string(r[:limit]) + "…"
-	}
-	return s
-}
-
-func clean(name string) string { return Line(name, 200) }
+func clean(name string) string { return fault.CleanUpTo(name, 200) }

@@ -57,7 +57,7 @@ func (s *Settings) layFlags(flags []flag) error {
 				continue
 			}
 			to := k.of(s)
-			if thresholds, ok := to.(Values[string]); ok && !laid[f.name] {
+			if thresholds, ok := to.(Thresholds); ok && !laid[f.name] {
 				clear(thresholds)
 			}
 			laid[f.name] = true

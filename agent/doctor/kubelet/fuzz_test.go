@@ -27,7 +27,7 @@ func FuzzCommandLine(f *testing.F) {
 		if s.FlagsKnown {
 			t.Fatal("flags alone do not say that they were all read")
 		}
-		if len(s.EvictionHard) > maxEntries || len(s.FeatureGates) > maxEntries {
+		if len(s.EvictionHard) > maxEntries || len(s.EvictionSoft) > maxEntries {
 			t.Fatal("maps without bound")
 		}
 		shown := clean(last(flags, "config"))
@@ -44,7 +44,7 @@ func FuzzCommandLine(f *testing.F) {
 // FuzzConfiguration: a file is read as a whole or refused.
 func FuzzConfiguration(f *testing.F) {
 	f.Add([]byte(head+"evictionHard: {imagefs.available: 5%}\nimageMinimumGCAge: 0s\n"), false)
-	f.Add([]byte(head+"evictionHard: null\nfeatureGates: {A: true}\n"), true)
+	f.Add([]byte(head+"evictionHard: null\nevictionSoft: {a: 1%}\n"), true)
 	f.Add([]byte(`{"kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1","imageGCHighThresholdPercent":null}`), true)
 	f.Add([]byte("a: &a [*a]"), false)
 	f.Fuzz(func(t *testing.T, data []byte, dropIn bool) {

@@ -267,7 +267,7 @@ func TestSettingsSayWhatIsMissing(t *testing.T) {
 		"no directory":     {"kubelet\x00--config-dir=/etc/none\x00", nil, "--config-dir /etc/none"},
 		"a bad drop-in":    {"kubelet\x00--config-dir=/etc/d\x00", map[string]string{"etc/d/1.conf": "kind: Pod"}, "/etc/d/1.conf"},
 		"a bad flag":       {"kubelet\x00--image-gc-high-threshold=x\x00", nil, "--image-gc-high-threshold"},
-		"a hostile path":   {"kubelet\x00--config=/etc/\x1b[2J\nx\x00", nil, "--config /etc/ [2J x"},
+		"a hostile path":   {"kubelet\x00--config=/etc/\x1b[2J\nx\x00", nil, "--config /etc/\ufffd[2J x"},
 		"a directory":      {"kubelet\x00--config=/etc\x00", nil, "not a regular file"},
 		"a long line":      {"kubelet\x00" + strings.Repeat("-", maxCommandLine), nil, "command line: longer"},
 		"a deep directory": {"kubelet\x00--config-dir=/etc/d\x00", map[string]string{"etc/d/" + strings.Repeat("d/", maxDepth) + "1.conf": head}, "deeper"},

@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"slices"
 	"strings"
 	"time"
 )
@@ -11,12 +10,11 @@ type Settings struct {
 	ImageGCHighThresholdPercent, ImageGCLowThresholdPercent Value[int]
 	ImageMinimumGCAge, ImageMaximumGCAge                    Value[time.Duration]
 
-	EvictionHard, EvictionSoft Values[string] // by signal, as written
+	EvictionHard, EvictionSoft Thresholds // by signal, as written
 
 	ContainerRuntimeEndpoint Value[string]
 	ImageServiceEndpoint     Value[string] // "": the same
 	PodLogsDir               Value[string]
-	FeatureGates             Values[bool]
 
 	// For these there are only flags, and /configz does not have them. FlagsKnown says whether a
 	// command line was read.
@@ -42,7 +40,6 @@ var knobs = []struct {
 		func(s *Settings) layer { return &s.ContainerRuntimeEndpoint }},
 	{"imageServiceEndpoint", "image-service-endpoint", "", func(s *Settings) layer { return &s.ImageServiceEndpoint }},
 	{"podLogsDir", "", "/var/log/pods", func(s *Settings) layer { return &s.PodLogsDir }},
-	{"featureGates", "feature-gates", "", func(s *Settings) layer { return s.FeatureGates }},
 	{"", "root-dir", "/var/lib/kubelet", func(s *Settings) layer { return &s.RootDir }},
 	{"", "maximum-dead-containers-per-container", "1", func(s *Settings) layer { return &s.MaximumDeadPerContainer }},
 	{"", "maximum-dead-containers", "-1", func(s *Settings) layer { return &s.MaximumDeadContainers }},
@@ -65,7 +62,7 @@ var defaultEvictionHard = map[string]string{
 // Defaults are the settings of a kubelet without flags and files. It has no
 // eviction thresholds: those come with a configuration file.
 func Defaults() Settings {
-	s := Settings{EvictionHard: Values[string]{}, EvictionSoft: Values[string]{}, FeatureGates: Values[bool]{}}
+	s := Settings{EvictionHard: Thresholds{}, EvictionSoft: Thresholds{}}
 	for _, k := range knobs {
 		if err := k.of(&s).layText(k.otherwise, FromDefault); err != nil {
 			panic("kubelet: default of " + k.field + k.flag + ": " + err.Error()) // a constant
@@ -97,9 +94,6 @@ type Setting struct {
 	From  string `json:"from"`
 }
 
-// gatesOfInterest are the feature gates that matter for disks.
-var gatesOfInterest = []string{"featureGates.ImageMaximumGCAge", "featureGates.KubeletSeparateDiskGC"}
-
 // List returns the settings that concern images, containers and disks.
 func (s *Settings) List() []Setting {
 	var list []Setting
@@ -111,9 +105,7 @@ func (s *Settings) List() []Setting {
 			list = append(list, k.of(s).list("--"+k.flag)...)
 		}
 	}
-	return slices.DeleteFunc(list, func(l Setting) bool {
-		return strings.HasPrefix(l.Name, "featureGates.") && !slices.Contains(gatesOfInterest, l.Name)
-	})
+	return list
 }
 
 // Reconcile compares the settings read from files with those that the kubelet reports. If a value

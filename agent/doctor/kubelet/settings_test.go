@@ -93,7 +93,7 @@ func TestParseFlags(t *testing.T) {
 func TestFlagsThatMakeNoSense(t *testing.T) {
 	for _, arg := range []string{
 		"--image-gc-high-threshold=many", "--image-gc-high-threshold=99999999999", "--minimum-image-ttl-duration=5",
-		"--eviction-hard=imagefs.available", "--feature-gates=X", "--feature-gates=X=maybe", "--maximum-dead-containers=", "--maximum-dead-containers",
+		"--eviction-hard=imagefs.available", "--maximum-dead-containers=", "--maximum-dead-containers",
 		"--eviction-soft=" + strings.Repeat("x", maxText+1),
 	} {
 		s := Defaults()

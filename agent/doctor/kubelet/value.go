@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,8 +16,7 @@ import (
 const (
 	// maxText bounds a value that is shown: a path, a threshold.
 	maxText = 4096
-	// maxEntries bounds a map of thresholds or gates. There are nine signals, and
-	// some two hundred gates.
+	// maxEntries bounds a map of thresholds. There are nine signals.
 	maxEntries = 1000
 )
 
@@ -85,8 +85,6 @@ func (v *Value[T]) layText(text, from string) (err error) {
 		*p = int(n)
 	case *time.Duration:
 		*p, err = time.ParseDuration(text)
-	case *bool:
-		*p, err = strconv.ParseBool(text)
 	case *string:
 		*p = text
 	}
@@ -116,12 +114,12 @@ func (v *Value[T]) take(name string, asked layer) []string {
 	return nil
 }
 
-// Values are settings by name.
-type Values[T comparable] map[string]Value[T]
+// Thresholds are eviction thresholds by signal.
+type Thresholds map[string]Value[string]
 
 // layJSON applies a map key by key. A null removes its key. A null instead of the map removes all
 // keys.
-func (m Values[T]) layJSON(raw json.RawMessage, from string, _ layer) error {
+func (m Thresholds) layJSON(raw json.RawMessage, from string, _ layer) error {
 	if string(raw) == "null" {
 		clear(m)
 		return nil
@@ -135,7 +133,7 @@ func (m Values[T]) layJSON(raw json.RawMessage, from string, _ layer) error {
 			delete(m, name)
 			continue
 		}
-		v := Value[T]{From: from}
+		v := Value[string]{From: from}
 		err := v.decode(raw)
 		if err := m.put(name, v, err); err != nil {
 			return err
@@ -145,7 +143,7 @@ func (m Values[T]) layJSON(raw json.RawMessage, from string, _ layer) error {
 }
 
 // put stores a value, unless it could not be read or there are too many.
-func (m Values[T]) put(name string, v Value[T], err error) error {
+func (m Thresholds) put(name string, v Value[string], err error) error {
 	if err == nil && len(m) >= maxEntries {
 		err = fmt.Errorf("more than %d entries", maxEntries)
 	}
@@ -155,21 +153,17 @@ func (m Values[T]) put(name string, v Value[T], err error) error {
 	return err
 }
 
-// layText adds "signal<quantity,…" or "gate=true,…".
-func (m Values[T]) layText(text, from string) error {
-	separator := "<"
-	if _, gates := any(m).(Values[bool]); gates {
-		separator = "="
-	}
+// layText adds "signal<quantity,…".
+func (m Thresholds) layText(text, from string) error {
 	for pair := range strings.SplitSeq(text, ",") {
 		if pair == "" {
 			continue
 		}
-		name, value, ok := strings.Cut(pair, separator)
+		name, value, ok := strings.Cut(pair, "<")
 		if !ok {
-			return fmt.Errorf(`want "name%svalue"`, separator)
+			return errors.New(`want "signal<quantity"`)
 		}
-		var v Value[T]
+		var v Value[string]
 		err := v.layText(strings.TrimSpace(value), from)
 		if err := m.put(strings.TrimSpace(name), v, err); err != nil {
 			return err
@@ -178,7 +172,7 @@ func (m Values[T]) layText(text, from string) error {
 	return nil
 }
 
-func (m Values[T]) list(name string) (list []Setting) {
+func (m Thresholds) list(name string) (list []Setting) {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		v := m[key]
 		list = append(list, v.list(name+"."+key)...)
@@ -186,8 +180,8 @@ func (m Values[T]) list(name string) (list []Setting) {
 	return list
 }
 
-func (m Values[T]) take(name string, asked layer) (differences []string) {
-	answer := asked.(Values[T])
+func (m Thresholds) take(name string, asked layer) (differences []string) {
+	answer := asked.(Thresholds)
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		if _, there := answer[key]; !there {
 			differences = append(differences, fmt.Sprintf(differs, name+" "+key, "not set", m[key].V))
