@@ -19,6 +19,8 @@ const (
 	// cleanup bounds the removal of the DaemonSet. ending is how long swept pods have to end. After
 	// force, the DaemonSet's own pods are deleted without a grace period.
 	cleanup, ending, force = 2 * time.Minute, 40 * time.Second, 15 * time.Second
+	// ofJob is the ConfigMap with what the chart's Job needs.
+	ofJob = "ebb-uninstall-unload"
 	// resumable is how long after its start a run may be resumed. Later, ebb may have been
 	// installed again: nodes that were clean are cleaned once more.
 	resumable = 15 * time.Minute

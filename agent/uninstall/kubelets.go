@@ -30,13 +30,25 @@ const (
 	handedOver = 100
 )
 
+// node has the fields of a Node that are read here: a whole one can have thousands of images.
+type node struct {
+	Metadata struct {
+		Name   string
+		Labels map[string]string
+	}
+	Status struct {
+		Addresses       []corev1.NodeAddress
+		DaemonEndpoints corev1.NodeDaemonEndpoints
+	}
+}
+
 // checkKubelets asks each kubelet whether it collects images.
 func (v *Verdict) checkKubelets(ctx context.Context, c *kube.Client, o CheckOptions) error {
 	if o.LeaveImageGC {
 		v.note("the kubelets were not asked who collects images (--leave-image-gc)")
 		return nil
 	}
-	nodes, err := readAll[corev1.Node](ctx, c, nodeType, kube.Selection{})
+	nodes, err := readAll[node](ctx, c, nodeType, kube.Selection{})
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
@@ -45,8 +57,8 @@ func (v *Verdict) checkKubelets(ctx context.Context, c *kube.Client, o CheckOpti
 		return fmt.Errorf("--kubelet-account %s: %w; it needs the right to get nodes/configz (docs/uninstall.md has the commands). "+
 			"Or ask the kubelets by way of the API server: --kubelet-proxy", clean(o.KubeletAccount), err)
 	}
-	nodes = slices.DeleteFunc(nodes, func(n corev1.Node) bool {
-		return slices.Contains(o.LeaveNodes, n.Name) || n.Labels[corev1.LabelOSStable] == "windows" // ebb does not run there
+	nodes = slices.DeleteFunc(nodes, func(n node) bool {
+		return slices.Contains(o.LeaveNodes, n.Metadata.Name) || n.Metadata.Labels[corev1.LabelOSStable] == "windows" // ebb does not run there
 	})
 	v.Nodes = len(nodes)
 	over, unknown := askAll(ctx, nodes, ask, newCounter(o.Progress, len(nodes), "kubelets were asked"))
@@ -57,7 +69,7 @@ func (v *Verdict) checkKubelets(ctx context.Context, c *kube.Client, o CheckOpti
 // askAll asks at most sixteen kubelets at a time, so that a few dead ones do not delay the others.
 // It stops after nodesTime. Both results are by node: over has the setting that leaves images to
 // ebb, unknown why a kubelet did not answer.
-func askAll(ctx context.Context, nodes []corev1.Node, ask askKubelet, asked *counter) (over, unknown map[string]string) {
+func askAll(ctx context.Context, nodes []node, ask askKubelet, asked *counter) (over, unknown map[string]string) {
 	over, unknown = make(map[string]string), make(map[string]string)
 	ctx, cancel := context.WithTimeoutCause(ctx, nodesTime, fmt.Errorf("not all kubelets answered within %s", nodesTime))
 	defer cancel()
@@ -67,7 +79,7 @@ func askAll(ctx context.Context, nodes []corev1.Node, ask askKubelet, asked *cou
 		asked.add()
 		mu.Lock()
 		defer mu.Unlock()
-		if name := nodes[i].Name; err != nil {
+		if name := nodes[i].Metadata.Name; err != nil {
 			unknown[name] = err.Error()
 		} else if s.ImageGCHighThresholdPercent.V == handedOver {
 			over[name] = fmt.Sprintf("imageGCHighThresholdPercent: %d", handedOver)
@@ -79,7 +91,7 @@ func askAll(ctx context.Context, nodes []corev1.Node, ask askKubelet, asked *cou
 	return over, unknown
 }
 
-func askOne(ctx context.Context, n corev1.Node, ask askKubelet) (s kubelet.Settings, err error) {
+func askOne(ctx context.Context, n node, ask askKubelet) (s kubelet.Settings, err error) {
 	if ctx.Err() != nil {
 		return s, fmt.Errorf("not asked: %w", context.Cause(ctx))
 	}
@@ -115,23 +127,23 @@ func (v *Verdict) refuseNodes(over, unknown map[string]string, proxy bool) {
 		"if --maximum-dead-containers flags were set to -1 for ebb, take them away (ebb doctor shows them)")
 }
 
-type askKubelet func(context.Context, corev1.Node) (kubelet.Settings, error)
+type askKubelet func(context.Context, node) (kubelet.Settings, error)
 
 // asker returns the function that asks a kubelet for its configuration. Kubelets since 1.33
 // authorize /configz apart from the rest. The API server does not: a request through it needs
 // nodes/proxy, a right that can also run commands on nodes.
 func asker(ctx context.Context, c *kube.Client, o CheckOptions) (askKubelet, error) {
 	if o.KubeletProxy {
-		return func(ctx context.Context, n corev1.Node) (s kubelet.Settings, err error) {
+		return func(ctx context.Context, n node) (s kubelet.Settings, err error) {
 			var answer json.RawMessage
-			if err := c.Send(ctx, http.MethodGet, "/api/v1/nodes/"+url.PathEscape(n.Name)+"/proxy/configz", nil, nil, &answer); err != nil {
+			if err := c.Send(ctx, http.MethodGet, "/api/v1/nodes/"+url.PathEscape(n.Metadata.Name)+"/proxy/configz", nil, nil, &answer); err != nil {
 				return s, err
 			}
 			return kubelet.FromAnswer(answer)
 		}, nil
 	}
 	token, err := tokenOf(ctx, c, o.KubeletAccount)
-	return func(ctx context.Context, n corev1.Node) (s kubelet.Settings, err error) {
+	return func(ctx context.Context, n node) (s kubelet.Settings, err error) {
 		for _, a := range n.Status.Addresses {
 			if a.Type == corev1.NodeInternalIP {
 				at := net.JoinHostPort(a.Address, strconv.Itoa(int(n.Status.DaemonEndpoints.KubeletEndpoint.Port)))

@@ -152,12 +152,18 @@ func (u *unloader) wanted(ctx context.Context) ([]string, error) {
 	if err != nil || len(u.o.Nodes) == 0 {
 		return all, err
 	}
+	named := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !slices.Contains(u.o.Nodes, name) })
 	for _, name := range u.o.Nodes {
-		if !slices.Contains(all, name) {
+		switch {
+		case slices.Contains(named, name):
+		case len(named) == 0:
 			return nil, fmt.Errorf("--node: there is no node %q", name)
+		default:
+			u.say("there is no node %q: one that was deleted needs no cleaning", name)
 		}
 	}
-	return slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(u.o.Nodes, name) }), nil
+	u.o.Nodes = named
+	return named, nil
 }
 
 // selection selects the nodes to clean. If nodes are named, it selects all.

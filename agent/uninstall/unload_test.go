@@ -187,6 +187,20 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestNodesThatAreGone: of the nodes that an earlier run has named, some were deleted since.
+func TestNodesThatAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(2, nil)
+		var said bytes.Buffer
+		o := s.options()
+		o.Nodes, o.Progress = []string{"gone", "node-0001"}, &said
+		if done, err := Unload(t.Context(), o); err != nil || !done.AllClean() || done.Clean != 1 || s.made != 1 || !strings.Contains(said.String(), `there is no node "gone"`) {
+			t.Errorf("%v: %+v, %d pods were made\n%s", err, done, s.made, said.String())
+		}
+		s.wantNothing(t)
+	})
+}
+
 // TestFaults: whichever request is answered with an error that passes, nothing is lost.
 func TestFaults(t *testing.T) {
 	for at := 1; ; at++ {

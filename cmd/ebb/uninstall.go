@@ -141,13 +141,13 @@ kernel programs, leases in containerd, and the state. A DaemonSet (ebb-unload) r
 "ebb-agent unload" on each node. unload deletes it at the end.
 
 It needs a namespace that admits privileged pods, and the right to list nodes. In the
-namespace it also needs the rights to make and delete a DaemonSet and a ConfigMap, and to
-delete pods and other objects of ebb.
+namespace it also needs the rights to make and delete a DaemonSet, and to delete pods and
+other objects of ebb.
 
-You can run it again at any time. A run after an interrupted one continues it. A run within
-15 minutes with the same template skips nodes that are clean: the ConfigMap ebb-unload
-stores these, and is deleted when all are clean. At the end unload names the nodes that are
-not clean, with the command for later. Such nodes do not delay others.
+You can run it again at any time: to clean a node again does no harm. A run within 15
+minutes after an interrupted one continues it, with the same template and the same nodes.
+At the end unload names the nodes that are not clean, with the command for later. Such
+nodes do not delay others.
 
 Exit codes:
 

@@ -97,14 +97,6 @@ func (b *Breaker) Reset() {
 	b.envelopes = nil
 }
 
-// Left is how many more deletions the window allows; ok is false if it has no limit.
-func (b *Breaker) Left(now time.Time) (n int, ok bool) {
-	if b.limits.Deletions == 0 {
-		return 0, false
-	}
-	return b.window.left(now), true
-}
-
 // of returns the rate of a root.
 func (l Limits) of(root gc.Coordinates) Rate {
 	if root.IsCollector() {

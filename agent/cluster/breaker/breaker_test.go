@@ -266,3 +266,11 @@ func FuzzRecall(f *testing.F) {
 		b.Acquire(noon, root("a"))
 	})
 }
+
+// Left is how many more deletions the window allows; ok is false if it has no limit.
+func (b *Breaker) Left(now time.Time) (n int, ok bool) {
+	if b.limits.Deletions == 0 {
+		return 0, false
+	}
+	return b.window.left(now), true
+}

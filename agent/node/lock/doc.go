@@ -25,7 +25,7 @@
 // path: an agent that cannot know whether it is alone does not start. If the file is
 // unlinked while a process waits for it, the process notices, and takes the new file. An
 // agent that runs with another path is not seen. Its kernel programs and its state file
-// have locks of their own, which are the second net.
+// have locks of their own, which are the second net (the state file from its first start on).
 //
 // # Sources
 //

@@ -55,3 +55,18 @@ func TestRemove(t *testing.T) {
 		}
 	}
 }
+
+// TestLinkToNowhere: a link to a disk that is not mounted is not replaced by a file.
+func TestLinkToNowhere(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, state.File)
+	if err := os.Symlink(filepath.Join(dir, "absent", state.File), path); err != nil {
+		t.Fatal(err)
+	}
+	if s, _, aside, err := state.Open(dir, time.Now()); s != nil || aside != "" || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v, %q, %v", s, aside, err)
+	}
+	if _, err := os.Readlink(path); err != nil {
+		t.Error(err)
+	}
+}

@@ -66,11 +66,14 @@ func Open(dir string, now time.Time) (s *Store, r Records, movedAside string, er
 	case err == nil:
 	case errors.Is(err, ErrLocked), errors.Is(err, fs.ErrPermission):
 		return nil, New(), "", fmt.Errorf("open %s: %w", path, err)
+	case errors.Is(err, fs.ErrNotExist):
+		if _, there := os.Lstat(path); there == nil { // a link to a disk that is not mounted
+			return nil, New(), "", fmt.Errorf("open %s: %w", path, err)
+		}
+		r, open = New(), create
 	default:
-		if !errors.Is(err, fs.ErrNotExist) {
-			if movedAside, err = moveAside(path, now, err); err != nil {
-				return nil, New(), "", err
-			}
+		if movedAside, err = moveAside(path, now, err); err != nil {
+			return nil, New(), "", err
 		}
 		r, open = New(), create
 	}
@@ -89,17 +92,16 @@ func create(path string) (*bolt.DB, error) {
 		return nil, err
 	}
 	db, err := openDB(fresh)
-	if err != nil {
-		return nil, err
-	}
-	err = initialise(db)
 	if err == nil {
-		err = os.Rename(fresh, path)
+		if err = initialise(db); err == nil {
+			if err = os.Rename(fresh, path); err == nil {
+				return db, nil
+			}
+		}
+		err = errors.Join(err, db.Close())
 	}
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return db, nil
+	_ = os.Remove(fresh) // a full disk needs the space
+	return nil, err
 }
 
 func openDB(path string) (*bolt.DB, error) {
