@@ -110,7 +110,7 @@ func TestUnload(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 	b.wantIn(said, "node "+b.kubelet.NodeName()+": clean", "is the node down?",
-		"ebb uninstall unload --namespace ebb-system --image "+image+" --node "+ghost, "ebb-agent unload")
+		"ebb uninstall unload --namespace ebb-system --template FILE --node "+ghost, "ebb-agent unload")
 	want := "[Lease ebb-controller ReplicaSet ebb-controller-1 Pod ebb-agent-1 Pod ebb-controller-1-1 ControllerRevision ebb-agent-1 EndpointSlice ebb-1]"
 	if got := fmt.Sprint(u.Swept); got != want || len(u.Left) > 0 {
 		t.Errorf("swept %s, want %s; left %q", got, want, u.Left)
