@@ -1,6 +1,7 @@
-// Package preview answers for `ebb cascade` what would be deleted with an object. [Simulate]
-// reads the metadata of everything from a live API server. policy/cascade/preview decides. Owners that the answer rests on and that were
-// in no list are read live. The answer is written as a tree or as JSON. Only reads are sent.
+// Package preview answers for `ebb cascade` what would be deleted with an object. [Simulate] reads
+// the metadata of everything from a live API server. policy/cascade/preview decides. Owners that
+// the answer rests on and that were in no list are read live. The answer is written as a tree or as
+// JSON. Only reads are sent.
 //
 // # Invariants
 //
@@ -19,6 +20,7 @@
 // # Failure modes
 //
 // Lists of many types do not show one moment. An owner that was created in between is found by
-// a live read. Every other change between the reads and the deletion makes the answer wrong.
+// a live read. Every other change between the reads and the deletion makes the answer wrong. So can
+// an owner that was deleted with policy orphan: only the controller still knows it.
 // Everything is held in memory: some 2 KB for each object.
 package preview

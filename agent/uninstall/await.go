@@ -161,18 +161,16 @@ func (u *unloader) report(l *looks, done *Unloaded) {
 		done.Nodes = append(done.Nodes, r)
 	}
 	if len(l.left) > 0 {
-		how := "--image " + cmp.Or(u.template.text("image"), "IMAGE")
+		how, also := "--image "+cmp.Or(u.template.text("image"), "IMAGE"), []string(nil)
 		if len(u.o.Template) > 0 {
 			how = "--template FILE"
+			also = []string{"FILE is this run's template: of a Job of ebb's, pod.yaml of the ConfigMap " + ofJob + ", which has to be there"}
 		}
-		done.Later = []string{
+		done.Later = append([]string{
 			fmt.Sprintf("ebb uninstall unload --namespace %s %s --node %s", u.o.Namespace, how, strings.Join(l.left, ",")),
 			"or, on each of these nodes, as root: ebb-agent unload (with the --config that the agent had)",
 			"or, if they are gone for good, delete the Nodes: ebb has left nothing else",
-		}
-		if len(u.o.Template) > 0 {
-			done.Later = append(done.Later, "FILE is this run's template: of a Job of ebb's, pod.yaml of the ConfigMap "+ofJob+", which has to be there")
-		}
+		}, also...)
 	}
 }
 

@@ -243,8 +243,14 @@ func TestVerdictText(t *testing.T) {
 	if strings.Contains(out.String(), "node-020") || len(out.String()) > 4000 {
 		t.Errorf("%d bytes:\n%s", out.Len(), out.String())
 	}
-	if got := spell("--leave-node a,b", "kubectl create"); got != `kubectl create --from-literal=EBB_UNINSTALL_LEAVE_NODE=a,b` {
-		t.Error(got)
+	out.Reset()
+	if err := WriteVerdict(&out, v, "kubectl create configmap c"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"so: --from-literal=EBB_UNINSTALL_LEAVE_NODE=node-000,", "so: --from-literal=EBB_UNINSTALL_LEAVE_IMAGE_GC=true\n", "command: kubectl create configmap c\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in:\n%s", want, out.String())
+		}
 	}
 }
 

@@ -24,8 +24,8 @@
 // DaemonSet's pods itself.
 //
 // All state is in the API server. An interrupted run leaves the DaemonSet, and the next run resumes
-// it, within 15 minutes, and unless ebb may have been installed again since. Unload has a deadline, and names the nodes that are not clean by
-// then. Nodes that were deleted since need no cleaning.
+// it, within 15 minutes, and unless ebb may have been installed again since. Unload has a deadline,
+// and names the nodes that are not clean by then. Nodes that were deleted since need no cleaning.
 //
 // # What is bounded
 //

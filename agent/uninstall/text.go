@@ -7,7 +7,7 @@ import (
 )
 
 // WriteVerdict writes a verdict for a person. say is for a hook, where a person cannot add flags:
-// it is the command that sets them, to which --from-literal is appended. Elsewhere it is empty.
+// it is the command that sets them with arguments --from-literal. Elsewhere it is empty.
 func WriteVerdict(w io.Writer, v Verdict, say string) error {
 	var b strings.Builder
 	for _, r := range v.Refusals {
@@ -23,7 +23,10 @@ func WriteVerdict(w io.Writer, v Verdict, say string) error {
 			fmt.Fprintf(&b, "         fix: %s\n", f)
 		}
 		for _, l := range r.Leave {
-			fmt.Fprintf(&b, "         or leave it so: %s\n", spell(l, say))
+			if say != "" {
+				l = literal(l)
+			}
+			fmt.Fprintf(&b, "         or leave it so: %s\n", l)
 		}
 	}
 	for _, n := range v.Notes {
@@ -34,21 +37,21 @@ func WriteVerdict(w io.Writer, v Verdict, say string) error {
 		b.WriteString("ebb may be uninstalled.\n")
 	} else {
 		b.WriteString("ebb must not be uninstalled yet.\n")
+		if say != "" {
+			fmt.Fprintf(&b, "To leave something so, add each of its arguments to this one command: %s\n", say)
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// spell returns a flag, or the command that has the same effect for a hook.
-func spell(flag, say string) string {
-	if say == "" {
-		return flag
-	}
+// literal returns the argument that sets a flag for a hook.
+func literal(flag string) string {
 	name, value, ok := strings.Cut(flag, " ")
 	if !ok {
 		value = "true"
 	}
-	return fmt.Sprintf("%s --from-literal=%s=%s", say, Variable(strings.TrimPrefix(name, "--")), value)
+	return fmt.Sprintf("--from-literal=%s=%s", Variable(strings.TrimPrefix(name, "--")), value)
 }
 
 // Variable returns the name of the environment variable for a flag.

@@ -111,8 +111,8 @@ func (b *fixture) testHook(name string) {
 		b.Errorf("exit code %d: %s", code, out)
 	}
 	b.wantIn(out, "wait for a garbage collector: 2\n", "not handed back: 1\n", "ebb must not be uninstalled yet",
-		"kubectl -n ebb create configmap ebb-uninstall --from-literal=EBB_UNINSTALL_LEAVE_FINALIZERS=true",
-		"kubectl -n ebb create configmap ebb-uninstall --from-literal=EBB_UNINSTALL_LEAVE_NODE="+name)
+		"so: --from-literal=EBB_UNINSTALL_LEAVE_FINALIZERS=true", "so: --from-literal=EBB_UNINSTALL_LEAVE_NODE="+name,
+		"command: kubectl -n ebb create configmap ebb-uninstall\n")
 	env = append(env, "EBB_UNINSTALL_LEAVE_FINALIZERS=true", "EBB_UNINSTALL_LEAVE_NODE=old-1,"+name)
 	if out, errs, code := b.ebb(b.kubeconfig, env, "check"); code != 0 {
 		b.Errorf("exit code %d: %s%s", code, out, errs)

@@ -43,9 +43,6 @@ func newSim(w World) *sim {
 		known:   w.Known, asked: make(map[gc.Coordinates]bool),
 		changed: make(map[string][]gc.Action),
 	}
-	for _, id := range w.Orphaned {
-		s.c.Recall(moment, []cascade.Entry{{UID: id, Recorded: moment}})
-	}
 	for _, t := range w.Types {
 		s.types[typeName{t.APIVersion, t.Kind}] = t
 		s.c.TypeCame(moment, t)

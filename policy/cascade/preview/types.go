@@ -11,8 +11,6 @@ type World struct {
 	// Known has the results of live reads of owners that Objects lacks (see Preview.Asked),
 	// by coordinates without Resource.
 	Known map[gc.Coordinates]gc.Answer
-	// Orphaned are the UIDs of owners in the controller's journal.
-	Orphaned []string
 	// ExcludedNamespaces are the namespaces in which the controller changes nothing.
 	ExcludedNamespaces []string
 }
