@@ -1,6 +1,6 @@
 #!/bin/bash
 # Makes the machines of Vagrantfile from nothing, as docs/vagrant.md says, tries them, and destroys
-# them. Half an hour with KVM, otherwise an hour and a half.
+# them. It takes half an hour where all is emulated.
 #
 # usage: make test-vagrant
 set -euo pipefail
