@@ -455,7 +455,7 @@ SOAK_FLAGS ?=
 .PHONY: soak
 soak: node-tools containerd-v2 build ## ebb-agent on throwaway nodes on which everything happens at random, for SOAK=10m, judged by an oracle (root)
 	@$(GO) build -o $(BIN)/bench-soaknode ./bench/soaknode
-	@EBB_PEERS=$$(tools/peers/build etcd kube-apiserver) \
+	@EBB_PEERS=$$($(NODE_PEERS)) \
 		$(BIN)/bench-soaknode -agent $(BIN)/ebb-agent -soak $(SOAK) $(SOAK_FLAGS)
 
 .PHONY: soak-reboot

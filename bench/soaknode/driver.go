@@ -5,28 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ebb-agent/ebb/bench/benchmark"
 	"github.com/ebb-agent/ebb/tools/node"
-	"github.com/ebb-agent/ebb/tools/peers"
 )
 
 const (
-	prefix      = "soak.test/"
 	builder     = "builder" // another namespace of containerd
 	names       = 30        // of images
 	kept        = 2         // of them are kept by a rule
 	ownBytes    = 5 * mib
 	mostFilled  = 45 // percent of the disk
 	snapshotter = "overlayfs"
-	podsPath    = "/api/v1/namespaces/default/pods"
 )
 
 // driver makes one step after the other, so that the true state of the node is known at each
@@ -37,9 +35,10 @@ type driver struct {
 	pool   []*pulled
 	stays  []stay
 	failed []failed
-	pods   []pod
-	serial int   // of containers and pods
-	filled int64 // bytes that belong to no image
+	ended  []string // pods of which something is left
+	pods   []pod    // that only wait
+	serial int      // of containers and pods
+	filled int64    // bytes that belong to no image
 	steps  map[string]int
 	faults map[string]int
 	cut    map[string]bool // images whose latest import failed, perhaps in the middle of a layer
@@ -53,13 +52,18 @@ type pulled struct {
 	node.Image
 	id       string // "" until it was pulled
 	revision int
+	pushed   bool // this revision, to the registry
 }
 
+// stay is a container that stays: in a pod, or made without the CRI.
 type stay struct {
-	image  *pulled
-	other  bool    // in another namespace
-	volume *pulled // another image that it has as a volume; nil: none
-	*node.Container
+	image     *pulled
+	name      string
+	inPod     bool
+	pod       *node.Pod       // nil: in none, or in one of the kubelet
+	container *node.Container // nil: in a pod
+	other     bool            // in another namespace
+	volume    *pulled         // another image that it has as a volume; nil: none
 }
 
 // failed is a container that could not be deleted, as on a full disk.
@@ -76,17 +80,17 @@ type pod struct {
 func newDriver(b *fixture) *driver {
 	d := &driver{fixture: b, random: rand.New(rand.NewPCG(b.seed, 1)), steps: make(map[string]int), faults: make(map[string]int), cut: make(map[string]bool)}
 	for n := range names {
-		d.pool = append(d.pool, &pulled{Image: imageOf(n, 0)})
+		d.pool = append(d.pool, &pulled{Image: b.imageOf(n, 0)})
 	}
 	d.next = b.gap
 	return d
 }
 
 // imageOf is one version of an image. Each has a layer of its own; some share another.
-func imageOf(n, revision int) node.Image {
-	name := fmt.Sprintf("%sapp%d:1", prefix, n)
+func (b *fixture) imageOf(n, revision int) node.Image {
+	name := fmt.Sprintf("%s/app%d:1", b.registry.Addr, n)
 	if n < kept {
-		name = fmt.Sprintf("%skept/app%d:1", prefix, n)
+		name = fmt.Sprintf("%s/kept/app%d:1", b.registry.Addr, n)
 	}
 	i := node.Image{Name: name, Layers: []node.Layer{{Seed: fmt.Sprintf("own-%d-%d", n, revision), Bytes: ownBytes}}}
 	if n%3 == 0 {
@@ -104,7 +108,7 @@ func (d *driver) run(ctx context.Context, until time.Time) error {
 		if err != nil && !d.expected(err) {
 			return fmt.Errorf("step %d, %s: %w", n, kind, err)
 		}
-		if err := d.check(ctx, n); err != nil {
+		if err := errors.Join(d.check(ctx, n), d.checkPods(ctx)); err != nil {
 			return fmt.Errorf("after step %d, %s: %w", n, kind, err)
 		}
 		if err := d.turnFault(ctx, n); err != nil {
@@ -120,7 +124,7 @@ func (d *driver) run(ctx context.Context, until time.Time) error {
 // expected reports whether an error is expected. Such errors come from an image that is removed
 // while something is made of it, and from a full disk.
 func (d *driver) expected(err error) bool {
-	return errdefs.IsNotFound(err) || full(err)
+	return errdefs.IsNotFound(err) || status.Code(err) == codes.NotFound || full(err) || errors.Is(err, errNotSoon)
 }
 
 // full reports whether an error comes from a full disk. overlayfs is mounted read-only if it finds
@@ -151,13 +155,13 @@ func (d *driver) pull(ctx context.Context) error {
 }
 
 func (d *driver) pullOne(ctx context.Context, p *pulled) error {
-	id, err := d.node.Import(ctx, node.CRINamespace, p.Image)
+	id, err := d.fetch(ctx, p)
 	if d.cut[p.Name] = err != nil; err != nil {
 		return err
 	}
 	p.id = id
 	d.oracle.Came(id, 2*100*ownBytes/float64(d.capacity), time.Now()) // as a blob and unpacked
-	if strings.HasPrefix(p.Name, prefix+"kept/") {
+	if strings.Contains(p.Name, "/kept/") {
 		d.oracle.Protect(id, "a rule keeps it", time.Now())
 	}
 	return nil
@@ -181,11 +185,14 @@ func (d *driver) there(ctx context.Context) (*pulled, error) {
 	return list[d.random.IntN(len(list))], nil
 }
 
-// job runs a container that ends at once, and deletes it.
+// job runs a container that ends at once. Every second one is in a pod.
 func (d *driver) job(ctx context.Context) error {
 	p, err := d.there(ctx)
 	if p == nil {
 		return err
+	}
+	if d.runsPods() && d.random.IntN(2) == 0 {
+		return d.podJob(ctx, p)
 	}
 	return d.use(ctx, p)
 }
@@ -256,65 +263,96 @@ func (d *driver) start(ctx context.Context) error {
 	if strings.Contains(script, "%d") {
 		script = fmt.Sprintf(script, 50+d.random.IntN(2000))
 	}
-	spec := node.RunSpec{Namespace: node.CRINamespace, ID: fmt.Sprint("stay-", d.serial), Image: p.Name, Args: []string{"/bin/busybox", "sh", "-c", script}}
-	if d.random.IntN(8) == 0 {
-		spec.Namespace = builder
-		if _, err := d.node.Import(ctx, builder, p.Image); err != nil {
-			return err
-		}
-		d.oracle.Copied(p.id, time.Now())
+	s := stay{image: p, name: fmt.Sprint("stay-", d.serial), other: d.random.IntN(8) == 0}
+	args := []string{"/bin/busybox", "sh", "-c", script}
+	if s.other || !d.runsPods() || d.random.IntN(8) == 0 {
+		err = d.startContainer(ctx, &s, args)
+	} else {
+		s.inPod = true
+		s.pod, err = d.startPod(ctx, p, s.name, args)
 	}
-	begun := time.Now()
-	c, err := d.node.Run(ctx, spec)
 	if err != nil {
-		d.tried(ctx, p.id, d.node.Container(spec.Namespace, spec.ID))
 		return err
 	}
-	s := stay{image: p, other: spec.Namespace == builder, Container: c}
-	d.oracle.Used(p.id, begun, time.Now())
-	d.oracle.Protect(p.id, c.ID()+" is made from it", time.Now())
 	if d.random.IntN(5) == 0 {
-		s.volume, err = d.mountVolume(ctx, c.ID())
+		s.volume, err = d.mountVolume(ctx, s.name)
 	}
 	d.stays = append(d.stays, s)
 	return err
 }
 
-// end ends and deletes a container.
+// startContainer starts a container without the CRI.
+func (d *driver) startContainer(ctx context.Context, s *stay, args []string) (err error) {
+	spec := node.RunSpec{Namespace: node.CRINamespace, ID: s.name, Image: s.image.Name, Args: args}
+	if s.other {
+		spec.Namespace = builder
+		if _, err := d.node.Import(ctx, builder, s.image.Image); err != nil {
+			return err
+		}
+		d.oracle.Copied(s.image.id, time.Now())
+	}
+	begun := time.Now()
+	if s.container, err = d.node.Run(ctx, spec); err != nil {
+		d.tried(ctx, s.image.id, d.node.Container(spec.Namespace, spec.ID))
+		return err
+	}
+	d.oracle.Used(s.image.id, begun, time.Now())
+	d.oracle.Protect(s.image.id, s.name+" is made from it", time.Now())
+	return nil
+}
+
+// end ends a container.
 func (d *driver) end(ctx context.Context) error {
 	if len(d.stays) == 0 {
 		return nil
 	}
-	return d.endOne(ctx, d.random.IntN(len(d.stays)))
+	n := d.random.IntN(len(d.stays))
+	if d.stays[n].inPod && !d.runsPods() {
+		return nil
+	}
+	return d.endOne(ctx, n)
 }
 
 func (d *driver) endOne(ctx context.Context, n int) error {
 	s := d.stays[n]
+	end := d.endContainer
+	if s.inPod {
+		end = d.endPod
+	}
 	begun := time.Now()
-	if err := s.Kill(ctx); err != nil {
+	again, err := end(ctx, s)
+	if again {
 		return err
 	}
-	d.oracle.Release(s.image.id, s.ID()+" is made from it", time.Now())
 	d.stays = slices.Delete(d.stays, n, n+1)
-	err := d.unmountVolume(ctx, s)
-	deleted := s.Delete(ctx)
+	err = errors.Join(err, d.unmountVolume(ctx, s))
 	d.oracle.Used(s.image.id, begun, time.Now())
-	if deleted != nil {
-		d.leave(failed{s.image.id, s.Container})
+	return err
+}
+
+// endContainer ends and deletes a container that is in no pod. again: it runs.
+func (d *driver) endContainer(ctx context.Context, s stay) (again bool, err error) {
+	if err := s.container.Kill(ctx); err != nil {
+		return true, err
 	}
-	if err = errors.Join(err, deleted); err != nil || !s.other {
-		return err
+	d.oracle.Release(s.image.id, s.name+" is made from it", time.Now())
+	if err := s.container.Delete(ctx); err != nil {
+		d.leave(failed{s.image.id, s.container})
+		return false, err
+	}
+	if !s.other {
+		return false, nil
 	}
 	err = d.node.Client().ImageService().Delete(namespaces.WithNamespace(ctx, builder), s.image.Name)
 	if errdefs.IsNotFound(err) {
-		return nil // another container of this image has ended before
+		return false, nil // another container of this image has ended before
 	}
-	return err
+	return false, err
 }
 
 // bind creates a pod that is bound to the node and needs an image.
 func (d *driver) bind(ctx context.Context) error {
-	if d.cp == nil || !d.cp.APIServer.Running() || len(d.pods) >= 12 {
+	if !d.runsPods() || d.kubelet != nil || len(d.pods) >= 12 {
 		return nil
 	}
 	p, err := d.there(ctx)
@@ -323,24 +361,21 @@ func (d *driver) bind(ctx context.Context) error {
 	}
 	d.serial++
 	name := fmt.Sprint("pod-", d.serial)
-	spec := peers.PodSpec{Name: name, NodeName: nodeName, Image: p.Name}
-	if err := peers.Request(ctx, d.admin, http.MethodPost, d.cp.URL()+podsPath, spec.Manifest(), nil); err != nil {
+	if _, err := d.createPod(ctx, p, name, nil); err != nil {
 		return err
 	}
 	d.pods = append(d.pods, pod{p, name})
-	d.oracle.Protect(p.id, name+" wants it", time.Now())
 	return nil
 }
 
 func (d *driver) unbind(ctx context.Context) error {
-	if len(d.pods) == 0 || !d.cp.APIServer.Running() {
+	if len(d.pods) == 0 || !d.runsPods() {
 		return nil
 	}
 	n := d.random.IntN(len(d.pods))
 	p := d.pods[n]
-	d.oracle.Release(p.image.id, p.name+" wants it", time.Now())
 	d.pods = slices.Delete(d.pods, n, n+1)
-	return peers.Request(ctx, d.admin, http.MethodDelete, d.cp.URL()+podsPath+"/"+p.name, map[string]any{"gracePeriodSeconds": 0}, nil)
+	return d.deletePod(ctx, p.image.id, p.name)
 }
 
 // moveTag gives the name of an unused image to another image. The runtime removes the image that
@@ -353,7 +388,7 @@ func (d *driver) moveTag(ctx context.Context) error {
 	}
 	d.oracle.Dropped(p.id)
 	p.revision++
-	p.Image, p.id = imageOf(n, p.revision), ""
+	p.Image, p.id, p.pushed = d.imageOf(n, p.revision), "", false
 	return d.pullOne(ctx, p)
 }
 

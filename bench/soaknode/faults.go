@@ -45,7 +45,7 @@ func (d *driver) turnFault(ctx context.Context, n int) error {
 		{"clock set", d.setClock}, {"memory limit", d.limitMemory}, {"reboot", d.reboot},
 	}
 	kinds = slices.DeleteFunc(kinds, func(k kind) bool {
-		return d.cp == nil && k.name == "API server away" || d.memory.limit == "" && k.name == "memory limit" ||
+		return d.memory.limit == "" && k.name == "memory limit" ||
 			k.name == "reboot" && d.random.IntN(3) > 0 // it ends all containers that stay
 	})
 	k := kinds[d.random.IntN(len(kinds))]
@@ -148,6 +148,11 @@ func (d *driver) reboot(ctx context.Context) (func(context.Context) error, error
 			return nil, err
 		}
 	}
+	if d.kubelet != nil {
+		if err := d.kubelet.Kill(); err != nil {
+			return nil, err
+		}
+	}
 	if err := errors.Join(agentrun.Unload(d.config), d.node.Kill()); err != nil {
 		return nil, err
 	}
@@ -159,6 +164,11 @@ func (d *driver) reboot(ctx context.Context) (func(context.Context) error, error
 	}
 	d.oracle.Rebooted()
 	d.behind = 0
+	if d.kubelet != nil {
+		if err := d.kubelet.Start(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return nil, d.startAgent(ctx)
 }
 

@@ -27,21 +27,24 @@ import (
 
 const (
 	mib        = 1 << 20
-	nodeName   = "soak-node"
-	minimumAge = 3 * time.Second // an import takes time
+	minimumAge = 3 * time.Second // a pull takes time
+	startGrace = 3 * time.Second
+	podsGone   = startGrace + 10*time.Second // the end of a pod until nothing is left of it
 	high, low  = 80, 75
 )
 
 // fixture is a node, an agent on it, and an API server that binds pods to it.
 type fixture struct {
 	options
-	node   *node.Node
-	cp     *peers.ControlPlane
-	admin  *http.Client
-	relay  *socketrelay.Relay
-	config config.Config
-	oracle *oracle.Oracle
-	memory memory
+	node     *node.Node
+	cp       *peers.ControlPlane
+	admin    *http.Client
+	relay    *socketrelay.Relay
+	registry *http.Server
+	kubelet  *peers.Kubelet // nil: the driver starts and ends pods
+	config   config.Config
+	oracle   *oracle.Oracle
+	memory   memory
 
 	mu       sync.Mutex
 	agent    *agentrun.Process // nil while none runs
@@ -54,7 +57,7 @@ type fixture struct {
 
 func makeBed(ctx context.Context, o options, fs string) (_ *fixture, err error) {
 	b := &fixture{options: o, oracle: oracle.New(oracle.Config{High: high, Low: low, Settled: 2 * time.Second, MinimumAge: minimumAge,
-		Late: o.late, LastUse: time.Second, Heard: o.late / 2, Noticed: max(6*time.Second, o.late), LinesPerMinute: 10})}
+		Late: o.late, LastUse: time.Second, Heard: o.late / 2, Noticed: max(6*time.Second, o.late), PodsGone: podsGone, LinesPerMinute: 10})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
@@ -67,22 +70,14 @@ func makeBed(ctx context.Context, o options, fs string) (_ *fixture, err error) 
 	if b.relay, err = socketrelay.Start(filepath.Join(b.node.Dir(), "relay.sock"), b.node.Socket()); err != nil {
 		return b, err
 	}
-	c := agentrun.ConfigFor(b.node)
-	c.Runtime.Socket = b.relay.Addr()
-	c.Images.MinimumAge = config.Duration(minimumAge)
-	c.Images.HighThresholdPercent, c.Images.LowThresholdPercent = high, low
-	c.Images.Keep = []string{prefix + "kept/*"}
-	c.Images.MaxRemovalsPerHour = "100000"
-	c.Writers.Top = 10
-	c.ReconcileInterval = config.Duration(30 * time.Second)
-	b.config = c
-	if err := errors.Join(b.mountState(), b.readCapacity()); err != nil {
+	if err := b.serveRegistry(); err != nil {
 		return b, err
 	}
-	if o.apiserver {
-		if err := b.startAPI(ctx, name); err != nil {
-			return b, err
-		}
+	if err := b.install(ctx); err != nil {
+		return b, err
+	}
+	if err := errors.Join(b.mountState(), b.readCapacity()); err != nil {
+		return b, err
 	}
 	if b.memory, err = makeMemory(name + "-agent"); err != nil {
 		return b, err
@@ -110,17 +105,41 @@ func (b *fixture) readCapacity() error {
 	return err
 }
 
-func (b *fixture) startAPI(ctx context.Context, name string) (err error) {
-	if b.cp, err = peers.StartControlPlane(ctx, peers.Config{Name: name}); err != nil {
+// install starts the API server, and makes the agent's configuration: the shipped one, but for what
+// docs/benchmarks-soak.md names.
+func (b *fixture) install(ctx context.Context) error {
+	i, err := agentrun.Install(ctx, b.node)
+	if err != nil {
 		return err
 	}
-	if b.admin, err = b.cp.Admin(); err != nil {
+	b.cp = i.ControlPlane
+	b.admin, err = b.cp.Admin()
+	if err != nil {
 		return err
 	}
-	b.config.Pods.Source = config.PodsFromAPIServer
-	b.config.Pods.APIServer = config.APIServer{NodeName: nodeName, ListSpread: config.Duration(time.Second)}
-	b.config.Pods.APIServer.Kubeconfig, err = b.cp.Kubeconfig("ebb-agent", "system:masters")
-	return err
+	i.Config.Filesystems.PodLogs.Path = filepath.Join(b.node.Dir(), "logs", "pods")
+	if b.withKubelet {
+		k := peers.KubeletConfig{Node: b.node, Configuration: map[string]any{
+			// It leaves images to ebb, and evicts no pods.
+			"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
+			"evictionHard": map[string]string{"imagefs.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.inodesFree": "0%"},
+		}}
+		if b.kubelet, err = i.StartKubelet(ctx, k); err != nil {
+			return err
+		}
+	}
+	c := i.Config
+	c.Runtime.Socket = b.relay.Addr()
+	c.Images.MinimumAge = config.Duration(minimumAge)
+	c.Images.HighThresholdPercent, c.Images.LowThresholdPercent = high, low
+	c.Images.Keep = []string{b.registry.Addr + "/kept/*"}
+	c.Images.MaxRemovalsPerHour = "100000"
+	c.Containers.StartGrace = config.Duration(startGrace)
+	c.Writers.Top = 10
+	c.Pods.APIServer.ListSpread = config.Duration(time.Second)
+	c.ReconcileInterval = config.Duration(30 * time.Second)
+	b.config = c
+	return nil
 }
 
 // startAgent starts the agent and returns when it is ready.
@@ -159,6 +178,10 @@ func (b *fixture) line(l agentrun.Line) {
 			Available: uint64(l.Number("available_bytes")), Freed: uint64(l.Number("freed_bytes")),
 			Exact: l.Text("measured_with") == "" && l.Text("freed") == "" && !strings.Contains(l.Text("detail"), "inode")})
 		return
+	}
+	if l.Message == "container removed" {
+		_, pod, _ := strings.Cut(l.Text("pod"), "/")
+		b.oracle.ContainerRemoved(pod, l.Time)
 	}
 	if !slices.Contains(changes, l.Message) {
 		b.oracle.Line(l.Message, l.Time)
@@ -211,8 +234,14 @@ func (b *fixture) close() error {
 	if b.config.Kernel.PinDirectory != "" {
 		errs = append(errs, agentrun.Unload(b.config))
 	}
+	if b.registry != nil {
+		errs = append(errs, b.registry.Close())
+	}
 	if b.relay != nil {
 		errs = append(errs, b.relay.Close())
+	}
+	if b.kubelet != nil {
+		errs = append(errs, b.kubelet.Close())
 	}
 	if b.cp != nil {
 		errs = append(errs, b.cp.Close())

@@ -24,7 +24,7 @@ type options struct {
 	seed                             uint64
 	soak, late                       time.Duration
 	gap, containers                  int
-	goOn, apiserver                  bool
+	goOn, withKubelet                bool
 }
 
 // figures are what soak.json has.
@@ -42,6 +42,8 @@ type figures struct {
 	LateSecondsMax   float64        `json:"late_seconds_max"`
 	BeyondNeed       int            `json:"beyond_need"`
 	LastUseErrorSMax float64        `json:"last_use_error_s_max"`
+	PodsGone         int            `json:"pods_gone"`
+	PodLeftSMax      float64        `json:"pod_left_s_max"`
 	LinesMinuteMax   int            `json:"log_lines_minute_max"`
 	RSSMiBMax        float64        `json:"rss_mib_max"`
 	DescriptorsMax   int            `json:"descriptors_max"`
@@ -64,7 +66,7 @@ func main() {
 	flag.IntVar(&o.containers, "containers", 60, "that stay, at most")
 	flag.DurationVar(&o.late, "late", 2*time.Second, "how long the disk may be over its high threshold while something could go; more where the machine is busy")
 	flag.BoolVar(&o.goOn, "go-on", false, "count what is wrong, and go on to the end")
-	flag.BoolVar(&o.apiserver, "apiserver", true, "pods come from a real API server, as the chart has it")
+	flag.BoolVar(&o.withKubelet, "kubelet", false, "a real kubelet starts and ends the pods; the result is soak-kubelet.json")
 	flag.Parse()
 	for o.seed == 0 {
 		o.seed = uint64(rand.Uint32())
@@ -87,6 +89,10 @@ func run(ctx context.Context, o options) error {
 	if o.soak /= time.Duration(len(kinds)); o.soak < result.WholeSoak || len(kinds) < 3 {
 		o.results = result.Whole(o.results, "a part")
 	}
+	name := "soak"
+	if o.withKubelet {
+		name = "soak-kubelet"
+	}
 	var all []figures
 	for _, fs := range kinds {
 		f, err := soak(ctx, o, fs)
@@ -94,10 +100,10 @@ func run(ctx context.Context, o options) error {
 			all = append(all, f)
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", fs, err), result.Write(o.results, "soak", map[string]any{"soaks": all}))
+			return errors.Join(fmt.Errorf("%s: %w", fs, err), result.Write(o.results, name, map[string]any{"soaks": all}))
 		}
 	}
-	return result.Write(o.results, "soak", map[string]any{"soaks": all})
+	return result.Write(o.results, name, map[string]any{"soaks": all})
 }
 
 // soak makes a node and soaks it for its share of the time.
@@ -151,6 +157,9 @@ func (d *driver) whole(ctx context.Context) error {
 		}
 	}
 	d.deleteFailed(ctx)
+	if err := d.awaitPodsGone(ctx); err != nil {
+		return err
+	}
 	d.oracle.OutageBegins(time.Now()) // from here on only what is left on the node is judged
 	if _, err := d.restartAgent(ctx); err != nil {
 		return err

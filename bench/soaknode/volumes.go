@@ -40,9 +40,9 @@ func (d *driver) unmountVolume(ctx context.Context, s stay) error {
 	if s.volume == nil {
 		return nil
 	}
-	d.oracle.Release(s.volume.id, "it is a volume of "+s.ID(), time.Now())
+	d.oracle.Release(s.volume.id, "it is a volume of "+s.name, time.Now())
 	d.oracle.Used(s.volume.id, time.Time{}, time.Time{}) // no process shows when the use of a volume ends
-	return d.node.Client().SnapshotService(snapshotter).Remove(namespaces.WithNamespace(ctx, node.CRINamespace), volumeOf(s.ID()))
+	return d.node.Client().SnapshotService(snapshotter).Remove(namespaces.WithNamespace(ctx, node.CRINamespace), volumeOf(s.name))
 }
 
 func volumeOf(container string) string { return "volume-of-" + container }

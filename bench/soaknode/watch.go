@@ -149,6 +149,7 @@ func (b *fixture) figures() figures {
 	}
 	of := b.oracle.Figures()
 	f.Removals, f.WrongRemovals, f.BeyondNeed, f.LinesMinuteMax = of.Removals, of.WrongRemovals, of.BeyondNeed, of.Lines
+	f.PodsGone, f.PodLeftSMax = of.PodsGone, result.Round(of.PodLeft.Seconds())
 	f.LateSecondsMax, f.LastUseErrorSMax = result.Round(of.Late.Seconds()), result.Round(of.LastUse.Seconds())
 	f.OtherViolations = len(b.oracle.Violations()) - f.WrongRemovals
 	return f

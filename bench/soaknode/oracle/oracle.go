@@ -24,6 +24,7 @@ type Config struct {
 	LastUse        time.Duration // how far a last use may be from the truth
 	Heard          time.Duration // the agent knows of a use after this time
 	Noticed        time.Duration // the agent has looked at a new image after this time
+	PodsGone       time.Duration // most time from the end of a pod until nothing is left of it
 	LinesPerMinute int           // without real changes
 }
 
@@ -40,6 +41,7 @@ const (
 	TooLate      = "over the high threshold"
 	BeyondNeed   = "beyond need"
 	WrongLastUse = "wrong last use"
+	StaysTooLong = "left of a pod"
 	TooManyLines = "too many log lines"
 	Unbounded    = "unbounded"
 )
@@ -51,7 +53,8 @@ func (v Violation) String() string {
 // Figures are the figures of a run so far.
 type Figures struct {
 	Removals, WrongRemovals, BeyondNeed int
-	Late, LastUse                       time.Duration // the longest
+	Late, LastUse, PodLeft              time.Duration // the longest
+	PodsGone                            int           // ended, and nothing is left of them
 	Lines                               int           // the most in a minute
 }
 
@@ -70,6 +73,18 @@ type image struct {
 	told     time.Time // the end of the use about which a wrong answer was reported
 }
 
+// pod is a pod that was started.
+type pod struct {
+	image string
+	ended time.Time // zero: it runs
+	dead  bool      // its container is gone
+	told  bool      // that it stays too long
+}
+
+func (o *Oracle) madeFrom(name string) string {
+	return "the container of pod " + name + " is made from it"
+}
+
 // justCopied reports whether the latest use came soon after the image had come to another
 // namespace.
 func (i *image) justCopied(within time.Duration) bool {
@@ -82,6 +97,7 @@ type Oracle struct {
 
 	mu         sync.Mutex
 	images     map[string]*image
+	pods       map[string]*pod
 	notes      map[string][]string // recent events of each image, for readers of a violation
 	over       time.Time           // since when the disk is over its high threshold; zero: it is not
 	told       bool                // this crossing was reported as late
@@ -94,7 +110,7 @@ type Oracle struct {
 
 // New returns an oracle that knows no image.
 func New(c Config) *Oracle {
-	return &Oracle{config: c, images: make(map[string]*image), notes: make(map[string][]string)}
+	return &Oracle{config: c, images: make(map[string]*image), pods: make(map[string]*pod), notes: make(map[string][]string)}
 }
 
 func (o *Oracle) accuse(at time.Time, what, format string, args ...any) {
@@ -149,6 +165,10 @@ func (o *Oracle) Dropped(id string) {
 func (o *Oracle) Protect(id, reason string, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.protect(id, reason, at)
+}
+
+func (o *Oracle) protect(id, reason string, at time.Time) {
 	o.note(id, at, "%s", reason)
 	if i := o.images[id]; i != nil {
 		i.reasons[reason] = at
@@ -159,10 +179,84 @@ func (o *Oracle) Protect(id, reason string, at time.Time) {
 func (o *Oracle) Release(id, reason string, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.release(id, reason, at)
+}
+
+func (o *Oracle) release(id, reason string, at time.Time) {
 	o.note(id, at, "no more: %s", reason)
 	if i := o.images[id]; i != nil {
 		delete(i.reasons, reason)
 		i.released = at
+	}
+}
+
+// PodStarted records that a pod has a container, which needs its image until it is removed.
+func (o *Oracle) PodStarted(name, image string, at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pods[name] = &pod{image: image}
+	o.protect(image, o.madeFrom(name), at)
+}
+
+// PodEnded records that a pod is deleted and that nothing of it runs.
+func (o *Oracle) PodEnded(name string, at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pods[name].ended = at
+}
+
+// ContainerRemoved judges the removal of a pod's container.
+func (o *Oracle) ContainerRemoved(name string, at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch p := o.pods[name]; {
+	case p == nil:
+	case p.ended.IsZero():
+		o.figures.WrongRemovals++
+		o.accuse(at, WrongRemoval, "the container of pod %s went", name)
+	default:
+		o.containerGone(name, p, at)
+	}
+}
+
+func (o *Oracle) containerGone(name string, p *pod, at time.Time) {
+	if !p.dead {
+		p.dead = true
+		o.release(p.image, o.madeFrom(name), at)
+	}
+}
+
+// PodRuns judges what is there of a pod that has not ended. asked is the moment before the request.
+func (o *Oracle) PodRuns(name string, whole bool, parts []string, asked time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !whole {
+		o.figures.WrongRemovals++
+		o.accuse(asked, WrongRemoval, "pod %s has not ended, and only this is left of it: %s", name, strings.Join(parts, ", "))
+	}
+}
+
+// PodLeft judges what is left of a pod that has ended.
+func (o *Oracle) PodLeft(name string, container bool, parts []string, asked time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.pods[name]
+	if !container {
+		o.containerGone(name, p, asked)
+	}
+	if len(parts) == 0 {
+		o.figures.PodsGone++
+		delete(o.pods, name)
+		return
+	}
+	if o.outages > 0 {
+		return
+	}
+	late := asked.Sub(latest(p.ended, o.lastOutage))
+	o.figures.PodLeft = max(o.figures.PodLeft, late)
+	if late > o.config.PodsGone && !p.told {
+		p.told = true
+		o.accuse(asked, StaysTooLong, "of %s, which ended at %s, there is %s", name, p.ended.Format("15:04:05.000"), strings.Join(parts, ", "))
 	}
 }
 

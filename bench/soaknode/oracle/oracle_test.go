@@ -11,7 +11,7 @@ func at(s float64) time.Time {
 }
 
 func made() *Oracle {
-	o := New(Config{High: 80, Low: 60, Settled: 2 * time.Second, MinimumAge: 3 * time.Second, Late: 2 * time.Second, LastUse: time.Second, Heard: time.Second, Noticed: 2 * time.Second, LinesPerMinute: 3})
+	o := New(Config{High: 80, Low: 60, Settled: 2 * time.Second, MinimumAge: 3 * time.Second, Late: 2 * time.Second, LastUse: time.Second, Heard: time.Second, Noticed: 2 * time.Second, PodsGone: 5 * time.Second, LinesPerMinute: 3})
 	o.Came("a", 30, at(0))
 	return o
 }
@@ -26,10 +26,46 @@ func TestJudges(t *testing.T) {
 		story func(*Oracle)
 		want  string
 	}{
-		"it may go":          {func(o *Oracle) { o.Removed(removal(10)) }, ""},
-		"used":               {func(o *Oracle) { o.Protect("a", "c1 runs", at(5)); o.Removed(removal(10)) }, WrongRemoval},
-		"used at the moment": {func(o *Oracle) { o.Protect("a", "c1 runs", at(9)); o.Removed(removal(10)) }, ""},
-		"used no more":       {func(o *Oracle) { o.Protect("a", "c", at(5)); o.Release("a", "c", at(9)); o.Removed(removal(10)) }, ""},
+		"it may go":              {func(o *Oracle) { o.Removed(removal(10)) }, ""},
+		"used":                   {func(o *Oracle) { o.Protect("a", "c1 runs", at(5)); o.Removed(removal(10)) }, WrongRemoval},
+		"used at the moment":     {func(o *Oracle) { o.Protect("a", "c1 runs", at(9)); o.Removed(removal(10)) }, ""},
+		"used no more":           {func(o *Oracle) { o.Protect("a", "c", at(5)); o.Release("a", "c", at(9)); o.Removed(removal(10)) }, ""},
+		"a pod's container goes": {func(o *Oracle) { o.PodStarted("p", "a", at(5)); o.ContainerRemoved("p", at(9)) }, WrongRemoval},
+		"an unknown pod's":       {func(o *Oracle) { o.ContainerRemoved("p", at(9)) }, ""},
+		"an ended pod's goes": {func(o *Oracle) {
+			o.PodStarted("p", "a", at(5))
+			o.PodEnded("p", at(8))
+			o.ContainerRemoved("p", at(9))
+			o.Removed(removal(10))
+		}, ""},
+		"its image goes first": {func(o *Oracle) { o.PodStarted("p", "a", at(5)); o.PodEnded("p", at(8)); o.Removed(removal(10)) }, WrongRemoval},
+		"gone unlogged": {func(o *Oracle) {
+			o.PodStarted("p", "a", at(5))
+			o.PodEnded("p", at(8))
+			o.PodLeft("p", false, nil, at(9))
+			o.Removed(removal(10))
+		}, ""},
+		"a sandbox stays": {func(o *Oracle) {
+			o.PodStarted("p", "a", at(5))
+			o.PodEnded("p", at(8))
+			o.PodLeft("p", false, []string{"s"}, at(13.1))
+			o.PodLeft("p", false, []string{"s"}, at(14))
+		}, StaysTooLong},
+		"it stays for a while": {func(o *Oracle) {
+			o.PodStarted("p", "a", at(5))
+			o.PodEnded("p", at(8))
+			o.PodLeft("p", true, []string{"c", "s"}, at(12.9))
+		}, ""},
+		"it stays in an outage": {func(o *Oracle) {
+			o.PodStarted("p", "a", at(5))
+			o.PodEnded("p", at(8))
+			end := o.OutageBegins(at(9))
+			o.PodLeft("p", true, []string{"c"}, at(15))
+			end(at(16))
+			o.PodLeft("p", true, []string{"c"}, at(20))
+		}, ""},
+		"a running pod is broken": {func(o *Oracle) { o.PodStarted("p", "a", at(5)); o.PodRuns("p", false, []string{"s"}, at(9)) }, WrongRemoval},
+		"a running pod is whole":  {func(o *Oracle) { o.PodStarted("p", "a", at(5)); o.PodRuns("p", true, []string{"s", "c"}, at(9)) }, ""},
 		"one of two ended": {func(o *Oracle) {
 			o.Protect("a", "c", at(5))
 			o.Protect("a", "d", at(5))
