@@ -78,7 +78,7 @@ type pod struct {
 	image string
 	ended time.Time // zero: it runs
 	dead  bool      // its container is gone
-	told  bool      // that it stays too long
+	late  bool      // reported: it stays too long
 }
 
 func (o *Oracle) madeFrom(name string) string {
@@ -254,8 +254,8 @@ func (o *Oracle) PodLeft(name string, container bool, parts []string, asked time
 	}
 	late := asked.Sub(latest(p.ended, o.lastOutage))
 	o.figures.PodLeft = max(o.figures.PodLeft, late)
-	if late > o.config.PodsGone && !p.told {
-		p.told = true
+	if late > o.config.PodsGone && !p.late {
+		p.late = true
 		o.accuse(asked, StaysTooLong, "of %s, which ended at %s, there is %s", name, p.ended.Format("15:04:05.000"), strings.Join(parts, ", "))
 	}
 }
