@@ -111,7 +111,13 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.kubelet.Run(ctx, kubelet) })
 	}
 	g.Go(func() error { return a.admin.serve(ctx) })
-	return g.Wait()
+	err := g.Wait()
+	if a.rt != nil { // nothing uses it any more
+		if failed := a.rt.Close(); failed != nil {
+			a.log.Debug("close runtime connection", "error", failed)
+		}
+	}
+	return err
 }
 
 func ignoreDone(ctx context.Context, err error) error {

@@ -88,11 +88,6 @@ func (a *Agent) finish() {
 	a.monitor.DoQuietly(func() {
 		a.lastUse.Harvest()
 		a.saver.Finish()
-		if a.rt != nil {
-			if err := a.rt.Close(); err != nil {
-				a.log.Debug("close runtime connection", "error", err)
-			}
-		}
 	})
 }
 

@@ -75,6 +75,41 @@ func TestHungRemovalHoldsUpNothingElse(t *testing.T) {
 	})
 }
 
+// slowToResolve takes a second to resolve a layer, as containerd does with a View that it has begun to make.
+type slowToResolve struct {
+	*fake.Runtime
+	t       *testing.T
+	resolve atomic.Bool
+}
+
+func (r *slowToResolve) ResolveLayer(ctx context.Context, l inventory.Layer) (inventory.LayerRoot, error) {
+	r.resolve.Store(true)
+	defer r.resolve.Store(false)
+	time.Sleep(time.Second)
+	return r.Runtime.ResolveLayer(ctx, l)
+}
+
+func (r *slowToResolve) Close() error {
+	if r.resolve.Load() {
+		r.t.Error("the connection is closed while a layer is resolved: its View and lease stay")
+	}
+	return r.Runtime.Close()
+}
+
+// The runtime's connection is closed once nothing uses it any more.
+func TestConnectionIsClosedLast(t *testing.T) {
+	inWorld(t, func(w *world) {
+		slow := &slowToResolve{Runtime: w.rt, t: t}
+		w.dial = func(context.Context) (Runtime, error) { return slow, nil }
+		w.add("i", 40)
+		w.up()
+		if !slow.resolve.Load() {
+			t.Fatal("no layer is being resolved")
+		}
+		w.down()
+	})
+}
+
 // While dead containers cannot be listed, images go.
 func TestHungListOfContainersHoldsUpNoImage(t *testing.T) {
 	inWorld(t, func(w *world) {

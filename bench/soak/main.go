@@ -84,7 +84,10 @@ func run(ctx context.Context, o options) (err error) {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause // the first violation, or what else ended it
 	}
-	if err = errors.Join(err, b.account(&f)); err == nil || f.Wrong+f.Others > 0 {
+	if err = errors.Join(err, b.account(&f)); err != nil {
+		o.results = "" // what is red is printed, and published nowhere
+	}
+	if err == nil || f.Wrong+f.Others > 0 {
 		err = errors.Join(err, result.Write(o.results, "soak-cluster", f))
 	}
 	return errors.Join(err, b.verdict(f))

@@ -141,7 +141,7 @@ func (d *driver) step(ctx context.Context) (string, error) {
 		do    func(context.Context) error
 	}{
 		{"pull", 24, d.pull}, {"job", 22, d.job}, {"stay", 14, d.start}, {"end", 10, d.end}, {"pod", 6, d.bind}, {"pod deleted", 6, d.unbind},
-		{"tag moves", 4, d.moveTag}, {"fill", 11, d.fill}, {"unfill", 3, d.unfill},
+		{"tag moves", 4, d.moveTag}, {"fill", 13, d.fill}, {"unfill", 1, d.unfill},
 	} {
 		if pick -= act.share; pick < 0 {
 			return act.name, act.do(ctx)
@@ -155,12 +155,14 @@ func (d *driver) pull(ctx context.Context) error {
 }
 
 func (d *driver) pullOne(ctx context.Context, p *pulled) error {
+	begun := time.Now()
 	id, err := d.fetch(ctx, p)
 	if d.cut[p.Name] = err != nil; err != nil {
+		d.oracle.Tried(p.id, time.Now())
 		return err
 	}
 	p.id = id
-	d.oracle.Came(id, 2*100*ownBytes/float64(d.capacity), time.Now()) // as a blob and unpacked
+	d.oracle.Came(id, 2*100*ownBytes/float64(d.capacity), begun, time.Now()) // as a blob and unpacked
 	if strings.Contains(p.Name, "/kept/") {
 		d.oracle.Protect(id, "a rule keeps it", time.Now())
 	}

@@ -53,11 +53,12 @@ type fixture struct {
 	looks    int // requests for /readyz
 	ready    int
 	unready  string // the latest error of /readyz
+	holds    int    // lines of a hold that are changes: it begins and ends, once after each crossing
 }
 
 func makeBed(ctx context.Context, o options, fs string) (_ *fixture, err error) {
 	b := &fixture{options: o, oracle: oracle.New(oracle.Config{High: high, Low: low, Settled: 2 * time.Second, MinimumAge: minimumAge,
-		Late: o.late, LastUse: time.Second, Heard: o.late / 2, Noticed: max(6*time.Second, o.late), PodsGone: podsGone, LinesPerMinute: 10})}
+		Late: o.late, LastUse: time.Second, Heard: o.late / 2, Noticed: max(6*time.Second, o.late), PodsGone: podsGone, Retry: 30 * time.Second, LinesPerMinute: 10})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
@@ -166,9 +167,15 @@ func (b *fixture) running() *agentrun.Process {
 	return b.agent
 }
 
-// changes are the messages of lines that report a real change.
-var changes = []string{"image removed", "reclaim run ended", "first removal done", "filesystem reached its high threshold", "image kept by the last check",
-	"image was pulled again after its removal", "container removed", "sandbox removed", "logs removed"}
+const crossed = "filesystem reached its high threshold"
+
+var (
+	// changes are the messages of lines that report a real change.
+	changes = []string{"image removed", "reclaim run ended", "first removal done", crossed, "image kept by the last check",
+		"image was pulled again after its removal", "container removed", "sandbox removed", "logs removed"}
+	// ofHold are those that do so once after each crossing.
+	ofHold = []string{"the low threshold cannot be reached; holding", "hold ended"}
+)
 
 // line judges one line of the agent's log.
 func (b *fixture) line(l agentrun.Line) {
@@ -183,9 +190,23 @@ func (b *fixture) line(l agentrun.Line) {
 		_, pod, _ := strings.Cut(l.Text("pod"), "/")
 		b.oracle.ContainerRemoved(pod, l.Time)
 	}
-	if !slices.Contains(changes, l.Message) {
+	if hold := b.holdChanges(l.Message); !hold && !slices.Contains(changes, l.Message) {
 		b.oracle.Line(l.Message, l.Time)
 	}
+}
+
+// holdChanges reports whether a message says that a hold that follows a crossing begins or ends.
+func (b *fixture) holdChanges(message string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if message == crossed {
+		b.holds = len(ofHold)
+	}
+	if b.holds == 0 || !slices.Contains(ofHold, message) {
+		return false
+	}
+	b.holds--
+	return true
 }
 
 // present lists the images that CRI knows.

@@ -99,8 +99,8 @@ func run(ctx context.Context, o options) error {
 		if f.Steps > 0 {
 			all = append(all, f)
 		}
-		if err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", fs, err), result.Write(o.results, name, map[string]any{"soaks": all}))
+		if err != nil { // what is red is printed, and published nowhere
+			return errors.Join(fmt.Errorf("%s: %w", fs, err), result.Write("", name, map[string]any{"soaks": all}))
 		}
 	}
 	return result.Write(o.results, name, map[string]any{"soaks": all})

@@ -3,6 +3,7 @@ package containerd
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,7 +26,9 @@ const endTime = 2 * time.Second
 // containers, and the end of each is read once. The tasks of all other containers are listed. That
 // calls every shim of the namespace, so it is done only if one of those containers is made from a
 // CRI image, which is rare. A container without a task has ended if ebb received the start of its
-// task; otherwise it may not have started. Sandboxes are left out: their image is kept anyway.
+// task; otherwise it may not have started. Sandboxes are left out: their image is kept anyway. A
+// container of the CRI that the CRI does not list, and that has no task, is being made or removed: its
+// end is the one read before, or there is no answer.
 func (r *Runtime) readEnds(ctx context.Context, reading *reading) {
 	ctx, cancel := context.WithTimeout(ctx, endTime)
 	defer cancel()
@@ -36,7 +39,11 @@ func (r *Runtime) readEnds(ctx context.Context, reading *reading) {
 			c := &s.containers[j]
 			state, told := reading.criState[c.id]
 			switch {
-			case s.name != criNamespace || !told && c.labels[labelKind] != kindSandbox:
+			case s.name != criNamespace || !told && c.labels[labelKind] != criKindSandbox:
+				if end, known := r.cache.end(c.id); known && s.name == criNamespace {
+					c.ended = end
+					continue
+				}
 				others = append(others, c)
 			case state == container.StateExited:
 				c.ended = r.criEnd(ctx, c.id)
@@ -51,12 +58,18 @@ func (r *Runtime) readEnds(ctx context.Context, reading *reading) {
 				if !there && err == nil {
 					end, problem = r.unlistedEnd(inNamespace(ctx, s), s.name, c.id)
 				}
+				if errors.Is(problem, errNoTask) && c.labels[labelKind] != criKindContainer {
+					problem = nil
+				}
 				c.ended, c.unanswered = end, problem != nil
 			}
 		}
 	}
-	r.cache.sweepEnds(reading.criState)
+	r.cache.sweepEnds(reading.spaces)
 }
+
+// errNoTask: a container has no task, and ebb has received no start of one.
+var errNoTask = errors.New("no task")
 
 // anyOfImages reports whether one of a namespace's containers is made from a CRI image.
 func (r *reading) anyOfImages(s *space, list []*containerRecord) bool {
@@ -70,8 +83,9 @@ func (r *reading) anyOfImages(s *space, list []*containerRecord) bool {
 }
 
 const (
-	labelKind   = "io.cri-containerd.kind"
-	kindSandbox = "sandbox"
+	labelKind        = "io.cri-containerd.kind"
+	criKindSandbox   = "sandbox"
+	criKindContainer = "container"
 )
 
 // criEnd returns when a CRI container ended, or the zero time if unknown. A container ends only
@@ -111,8 +125,8 @@ func endOf(t *task.Process) time.Time {
 	return time.Time{}
 }
 
-// unlistedEnd returns when the task of a container ended that is not listed; the zero time if it has not,
-// or if the container has had no task. containerd omits tasks whose shim does not answer in time, or lists
+// unlistedEnd returns when the task of a container ended that is not listed; the zero time if it has not.
+// The error is errNoTask if the container has had no task. containerd omits tasks whose shim does not answer in time, or lists
 // them with an unknown status, so that is confirmed by a call of its own.
 func (r *Runtime) unlistedEnd(ctx context.Context, namespace, id string) (time.Time, error) {
 	last := r.exits.of(namespace, id)
@@ -128,7 +142,7 @@ func (r *Runtime) unlistedEnd(ctx context.Context, namespace, id string) (time.T
 	case !errdefs.IsNotFound(errgrpc.ToNative(err)):
 		return time.Time{}, wrap("get task", err)
 	case last.begins == 0:
-		return time.Time{}, nil
+		return time.Time{}, errNoTask
 	}
 	return r.exits.missed(namespace, id, exit{time.Now(), last.begins}), nil
 }
@@ -220,13 +234,15 @@ func (c *cache) putEnd(id string, at time.Time) {
 	c.ends[id] = at
 }
 
-// sweepEnds drops containers that the CRI no longer lists.
-func (c *cache) sweepEnds(listed map[string]container.State) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id := range c.ends {
-		if _, ok := listed[id]; !ok {
-			delete(c.ends, id)
+// sweepEnds drops containers that containerd no longer lists.
+func (c *cache) sweepEnds(spaces []space) {
+	listed := make(map[string]bool)
+	for _, s := range spaces {
+		for _, one := range s.containers {
+			listed[one.id] = listed[one.id] || s.name == criNamespace
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.ends, func(id string, _ time.Time) bool { return !listed[id] })
 }

@@ -70,6 +70,41 @@ func TestEnds(t *testing.T) {
 	})
 }
 
+// TestEndBesideItsRemoval: while the CRI removes a dead container, containerd lists it and the CRI may not
+// any more. Its end stays known, and its image is not in use, whether the end was read before or not.
+func TestEndBesideItsRemoval(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, h *realNode) {
+		id := h.Import(t, node.CRINamespace, Image{Name: "ends.test/removed:1", Runnable: true})
+		for _, read := range []bool{true, false} {
+			r := connect(t, h.Node)
+			pod, err := h.Node.RunPod(t.Context(), node.PodSpec{Name: fmt.Sprint("removed-", read), Containers: []node.PodContainer{
+				{Name: "c", Image: "ends.test/removed:1", Command: []string{"sleep", "600"}}}})
+			must(t, "run pod", err)
+			c := pod.Containers["c"]
+			h.EndContainer(t, c)
+			var ended time.Time
+			if read {
+				ended = wantEnded(t, r, c)
+			}
+			in := h.in(t, node.CRINamespace)
+			record, err := h.Client().ContainerService().Get(in, c)
+			must(t, "read the record", err)
+			must(t, "remove pod", pod.Remove(t.Context()))
+			_, err = h.Client().ContainerService().Create(in, record) // as containerd listed it a moment ago
+			must(t, "put the record back", err)
+			for range 2 {
+				if at := containerOf(t, r, c).Ended; !at.Equal(ended) {
+					t.Errorf("read before: %v: it ended at %v, not at %v", read, at, ended)
+				}
+				if find(t, r, id).InUse {
+					t.Errorf("read before: %v: the image is in use by a container that is being removed", read)
+				}
+			}
+			must(t, "delete the record", h.Client().ContainerService().Delete(in, c))
+		}
+	})
+}
+
 // TestEndOutlivesItsTask: whoever watches knows the end of a container whose task was deleted
 // since, until a task begins anew in it. Containerd 2 sometimes tells neither the exit nor the
 // deletion of a task that is killed by it: its shim ends before it has sent them.

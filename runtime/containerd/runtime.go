@@ -186,7 +186,7 @@ func (r *Runtime) seeSandboxes(spaces []space) sandboxImage {
 			continue
 		}
 		for _, c := range s.containers {
-			if c.labels[labelKind] == kindSandbox && c.image != "" && (newest.image == "" || c.created.After(newest.created)) {
+			if c.labels[labelKind] == criKindSandbox && c.image != "" && (newest.image == "" || c.created.After(newest.created)) {
 				newest = c
 			}
 		}

@@ -25,6 +25,7 @@ type Config struct {
 	Heard          time.Duration // the agent knows of a use after this time
 	Noticed        time.Duration // the agent has looked at a new image after this time
 	PodsGone       time.Duration // most time from the end of a pod until nothing is left of it
+	Retry          time.Duration // the agent's first pause after a removal that failed, as in an outage
 	LinesPerMinute int           // without real changes
 }
 
@@ -53,7 +54,7 @@ func (v Violation) String() string {
 // Figures are the figures of a run so far.
 type Figures struct {
 	Removals, WrongRemovals, BeyondNeed int
-	Late, LastUse, PodLeft              time.Duration // the longest
+	Late, LastUse, PodLeft              time.Duration // the longest; PodLeft of pods that no outage met
 	PodsGone                            int           // ended, and nothing is left of them
 	Lines                               int           // the most in a minute
 }
@@ -130,18 +131,20 @@ func (o *Oracle) note(id string, at time.Time, format string, args ...any) {
 	o.notes[id] = list[max(0, len(list)-mostNotes):]
 }
 
-// Came records that an image is there: pulled, or pulled again. Its removal frees at least frees
-// percent of the disk, whatever else stays.
-func (o *Oracle) Came(id string, frees float64, at time.Time) {
+// Came records that an image was pulled between these times. The pull of an image that is there is a
+// use. Its removal frees at least frees percent of the disk, whatever else stays.
+func (o *Oracle) Came(id string, frees float64, begun, ended time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.note(id, at, "came")
+	o.note(id, ended, "came")
 	i := o.images[id]
 	if i == nil || i.gone {
 		i = &image{reasons: make(map[string]time.Time)}
 		o.images[id] = i
+	} else {
+		o.used(i, begun, ended)
 	}
-	i.came, i.frees = at, frees
+	i.came, i.frees = ended, frees
 }
 
 // Copied records that an image has come to another namespace as well, where it has other layers.
@@ -252,9 +255,13 @@ func (o *Oracle) PodLeft(name string, container bool, parts []string, asked time
 	if o.outages > 0 {
 		return
 	}
-	late := asked.Sub(latest(p.ended, o.lastOutage))
-	o.figures.PodLeft = max(o.figures.PodLeft, late)
-	if late > o.config.PodsGone && !p.late {
+	late, most := asked.Sub(latest(p.ended, o.lastOutage)), o.config.PodsGone
+	if hidden := o.lastOutage.Sub(p.ended); hidden > 0 {
+		most += o.config.Retry + hidden // the pause between tries doubles
+	} else {
+		o.figures.PodLeft = max(o.figures.PodLeft, late)
+	}
+	if late > most && !p.late {
 		p.late = true
 		o.accuse(asked, StaysTooLong, "of %s, which ended at %s, there is %s", name, p.ended.Format("15:04:05.000"), strings.Join(parts, ", "))
 	}
@@ -266,9 +273,13 @@ func (o *Oracle) Used(id string, begun, ended time.Time) {
 	defer o.mu.Unlock()
 	o.note(id, ended, "used since %s", begun.Format("15:04:05.000"))
 	if i := o.images[id]; i != nil {
-		i.begun, i.ended, i.hidden = begun, ended, o.outages > 0 || begun.Before(o.lastOutage)
-		i.unseen = i.hidden && i.justCopied(o.config.Noticed)
+		o.used(i, begun, ended)
 	}
+}
+
+func (o *Oracle) used(i *image, begun, ended time.Time) {
+	i.begun, i.ended, i.hidden = begun, ended, o.outages > 0 || begun.Before(o.lastOutage)
+	i.unseen = i.hidden && i.justCopied(o.config.Noticed)
 }
 
 // Tried records a use that may not have happened.
@@ -460,8 +471,8 @@ func (o *Oracle) LastUse(id string, said, asked time.Time, about string) {
 	if i.hidden { // a use with an unknown end counts as later, but no later than the agent finds it
 		end = latest(end, o.lastOutage)
 	}
-	if said.IsZero() && i.came.After(i.ended) {
-		return // an agent that first saw it after it was pulled again counts its age from then
+	if said.IsZero() && !i.came.Before(i.ended) {
+		return // it was gone before this pull, as the oracle has not heard yet
 	}
 	var off time.Duration
 	switch {

@@ -11,8 +11,8 @@ func at(s float64) time.Time {
 }
 
 func made() *Oracle {
-	o := New(Config{High: 80, Low: 60, Settled: 2 * time.Second, MinimumAge: 3 * time.Second, Late: 2 * time.Second, LastUse: time.Second, Heard: time.Second, Noticed: 2 * time.Second, PodsGone: 5 * time.Second, LinesPerMinute: 3})
-	o.Came("a", 30, at(0))
+	o := New(Config{High: 80, Low: 60, Settled: 2 * time.Second, MinimumAge: 3 * time.Second, Late: 2 * time.Second, LastUse: time.Second, Heard: time.Second, Noticed: 2 * time.Second, PodsGone: 5 * time.Second, Retry: 10 * time.Second, LinesPerMinute: 3})
+	o.Came("a", 30, at(0), at(0))
 	return o
 }
 
@@ -64,6 +64,18 @@ func TestJudges(t *testing.T) {
 			end(at(16))
 			o.PodLeft("p", true, []string{"c"}, at(20))
 		}, ""},
+		"it stays after an outage": {func(o *Oracle) {
+			o.PodStarted("p", "a", at(5))
+			o.PodEnded("p", at(8))
+			o.OutageBegins(at(9))(at(16)) // 8 s after its end, so 5 + 10 + 8 s are left
+			o.PodLeft("p", true, []string{"c"}, at(38.9))
+		}, ""},
+		"it stays long after an outage": {func(o *Oracle) {
+			o.PodStarted("p", "a", at(5))
+			o.PodEnded("p", at(8))
+			o.OutageBegins(at(9))(at(16))
+			o.PodLeft("p", true, []string{"c"}, at(39.1))
+		}, StaysTooLong},
 		"a running pod is broken": {func(o *Oracle) { o.PodStarted("p", "a", at(5)); o.PodRuns("p", false, []string{"s"}, at(9)) }, WrongRemoval},
 		"a running pod is whole":  {func(o *Oracle) { o.PodStarted("p", "a", at(5)); o.PodRuns("p", true, []string{"s", "c"}, at(9)) }, ""},
 		"one of two ended": {func(o *Oracle) {
@@ -77,7 +89,7 @@ func TestJudges(t *testing.T) {
 		"told twice":             {func(o *Oracle) { o.Protect("a", "c", at(5)); o.Removed(removal(10)); o.Present(nil, at(11)) }, WrongRemoval},
 		"dropped":                {func(o *Oracle) { o.Protect("a", "c", at(5)); o.Dropped("a"); o.Present(nil, at(10)) }, ""},
 		"listed":                 {func(o *Oracle) { o.Protect("a", "c", at(5)); o.Present([]string{"a"}, at(10)) }, ""},
-		"came again, late line":  {func(o *Oracle) { o.Came("a", 30, at(11)); o.Protect("a", "c", at(5)); o.Removed(removal(10)) }, ""},
+		"came again, late line":  {func(o *Oracle) { o.Came("a", 30, at(10.5), at(11)); o.Protect("a", "c", at(5)); o.Removed(removal(10)) }, ""},
 		"low already":            {func(o *Oracle) { r := removal(10); r.Available = 600 << 20; o.Removed(r) }, BeyondNeed},
 		"low, but inexact":       {func(o *Oracle) { r := removal(10); r.Available, r.Exact = 600<<20, false; o.Removed(r) }, ""},
 		"just to the threshold":  {func(o *Oracle) { r := removal(10); r.Available = 450 << 20; o.Removed(r) }, ""},
@@ -110,13 +122,23 @@ func TestJudges(t *testing.T) {
 		}, WrongLastUse},
 		"came again, unused": {func(o *Oracle) {
 			o.Used("a", at(5), at(6))
-			o.Came("a", 30, at(9))
+			o.Came("a", 30, at(8.5), at(9))
 			o.Removed(removal(8)) // the line is read after it came again
 			o.LastUse("a", time.Time{}, at(12), "")
 		}, ""},
+		"pulled again, which is a use": {func(o *Oracle) {
+			o.Used("a", at(5), at(6))
+			o.Came("a", 30, at(8.5), at(9))
+			o.LastUse("a", at(8.9), at(12), "")
+		}, ""},
+		"pulled again, which was not seen": {func(o *Oracle) {
+			o.Used("a", at(5), at(6))
+			o.Came("a", 30, at(8.5), at(9))
+			o.LastUse("a", at(6), at(12), "")
+		}, WrongLastUse},
 		"pulled again since": {func(o *Oracle) {
 			o.Used("a", at(5), at(6))
-			o.Came("a", 30, at(9))
+			o.Came("a", 30, at(8.5), at(9))
 			o.LastUse("a", time.Time{}, at(12), "")
 		}, ""},
 		"last use is unknown": {func(o *Oracle) { o.Used("a", at(5), at(6)); o.LastUse("a", time.Time{}, at(9), "") }, WrongLastUse},
@@ -187,7 +209,7 @@ func TestJudges(t *testing.T) {
 			o.Present(nil, at(7))
 			o.Protect("a", "c", at(7.1))
 			o.Present([]string{"a"}, at(7.2))
-			o.Came("a", 30, at(8))
+			o.Came("a", 30, at(7.5), at(8))
 			o.LastUse("a", at(11), at(11), "")
 		}, ""},
 		"in use": {func(o *Oracle) {
