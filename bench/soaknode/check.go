@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -47,12 +48,28 @@ func (d *driver) checkLastUse(ctx context.Context, have []string) {
 	}
 }
 
-// checkRuns runs a listed image. It is no violation if the image is removed at that moment.
+// checkRuns runs a listed image.
 func (d *driver) checkRuns(ctx context.Context) error {
 	p, err := d.there(ctx)
 	if p == nil {
 		return err
 	}
+	return d.checkRun(ctx, p)
+}
+
+// checkAllRun runs each image that is left.
+func (d *driver) checkAllRun(ctx context.Context) error {
+	have, err := d.present(ctx)
+	for _, p := range d.pool {
+		if slices.Contains(have, p.id) {
+			err = errors.Join(err, d.checkRun(ctx, p))
+		}
+	}
+	return err
+}
+
+// checkRun runs an image. It is no violation if the image is removed at that moment.
+func (d *driver) checkRun(ctx context.Context, p *pulled) error {
 	if d.use(ctx, p) == nil {
 		return nil
 	}

@@ -48,6 +48,7 @@ type figures struct {
 	RSSMiBMax        float64        `json:"rss_mib_max"`
 	DescriptorsMax   int            `json:"descriptors_max"`
 	ThreadsMax       int            `json:"threads_max"`
+	GoroutinesMax    int            `json:"goroutines_max"`
 	LeasesMax        int            `json:"leases_max"`
 	SnapshotsMax     int            `json:"snapshots_max"`
 	ReadyPercent     float64        `json:"ready_percent"`
@@ -148,8 +149,9 @@ func soak(ctx context.Context, o options, fs string) (f figures, err error) {
 	return f, err
 }
 
-// whole ends all that was started, and checks that nothing on the node is incomplete. If containerd
-// was killed while it had a view, the agent's next start removes what is left of the view.
+// whole ends all that was started, runs each image that is left, and checks that nothing on the node
+// is incomplete. If containerd was killed while it had a view, the agent's next start removes what is
+// left of the view.
 func (d *driver) whole(ctx context.Context) error {
 	for len(d.stays) > 0 {
 		if err := d.endOne(ctx, 0); err != nil && !d.expected(err) {
@@ -157,7 +159,7 @@ func (d *driver) whole(ctx context.Context) error {
 		}
 	}
 	d.deleteFailed(ctx)
-	if err := d.awaitPodsGone(ctx); err != nil {
+	if err := errors.Join(d.awaitPodsGone(ctx), d.checkAllRun(ctx)); err != nil {
 		return err
 	}
 	d.oracle.OutageBegins(time.Now()) // from here on only what is left on the node is judged

@@ -20,6 +20,7 @@ const (
 	mostRSS         = 128 // MiB
 	mostDescriptors = 256
 	mostThreads     = 64
+	mostGoroutines  = 128
 	mostLeases      = 32
 	mostSnapshots   = 1000
 	agentLabel      = "ebb-agent.github.io/layer-view" // on each lease of the agent
@@ -51,7 +52,7 @@ func (b *fixture) watch(ctx context.Context, fail func(error)) {
 			b.lookReady(ctx)
 		}
 		if n%10 == 0 {
-			b.measure()
+			b.measure(ctx)
 		}
 		all := b.oracle.Violations()
 		for ; told < len(all); told++ {
@@ -88,7 +89,7 @@ func (b *fixture) lookReady(ctx context.Context) {
 }
 
 // measure records what the agent's process takes. A process that has just ended takes nothing.
-func (b *fixture) measure() {
+func (b *fixture) measure(ctx context.Context) {
 	p := b.running()
 	if p == nil {
 		return
@@ -101,8 +102,12 @@ func (b *fixture) measure() {
 		entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/%s", p.PID(), dir))
 		return len(entries)
 	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	goroutines, _ := p.Metric(ctx, "go_goroutines") // 0 while it does not answer; readiness shows that
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.seen.GoroutinesMax = max(b.seen.GoroutinesMax, int(goroutines))
 	b.seen.RSSMiBMax = max(b.seen.RSSMiBMax, result.Round(u.PeakMiB()))
 	b.seen.DescriptorsMax, b.seen.ThreadsMax = max(b.seen.DescriptorsMax, count("fd")), max(b.seen.ThreadsMax, count("task"))
 }
@@ -141,6 +146,7 @@ func (b *fixture) figures() figures {
 		is, most float64
 	}{
 		{"percent of looks not ready", unready, mostUnready}, {"resident MiB", f.RSSMiBMax, mostRSS}, {"descriptors", float64(f.DescriptorsMax), mostDescriptors}, {"threads", float64(f.ThreadsMax), mostThreads},
+		{"goroutines", float64(f.GoroutinesMax), mostGoroutines},
 		{"leases", float64(f.LeasesMax), mostLeases}, {"snapshots", float64(f.SnapshotsMax), mostSnapshots},
 	} {
 		if c.is > c.most {
