@@ -28,7 +28,7 @@ const endTime = 2 * time.Second
 // CRI image, which is rare. A container without a task has ended if ebb received the start of its
 // task; otherwise it may not have started. Sandboxes are left out: their image is kept anyway. A
 // container of the CRI that the CRI does not list, and that has no task, is being made or removed: its
-// end is the one read before, or there is no answer.
+// end is the one read before, also by ContainerNow, or there is no answer.
 func (r *Runtime) readEnds(ctx context.Context, reading *reading) {
 	ctx, cancel := context.WithTimeout(ctx, endTime)
 	defer cancel()
@@ -94,11 +94,10 @@ func (r *Runtime) criEnd(ctx context.Context, id string) time.Time {
 	if at, ok := r.cache.end(id); ok {
 		return at
 	}
-	s, err := r.cri.ContainerNow(ctx, id)
-	if err != nil || s.State != container.StateExited || s.Finished.IsZero() {
+	s, err := r.ContainerNow(ctx, id)
+	if err != nil || s.State != container.StateExited {
 		return time.Time{}
 	}
-	r.cache.putEnd(id, s.Finished)
 	return s.Finished
 }
 

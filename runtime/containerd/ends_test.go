@@ -71,21 +71,29 @@ func TestEnds(t *testing.T) {
 }
 
 // TestEndBesideItsRemoval: while the CRI removes a dead container, containerd lists it and the CRI may not
-// any more. Its end stays known, and its image is not in use, whether the end was read before or not.
+// any more. Its image is not in use, and its end stays known: from an inventory, or to whoever asks before
+// the removal.
 func TestEndBesideItsRemoval(t *testing.T) {
 	eachFlavor(t, func(t *testing.T, h *realNode) {
 		id := h.Import(t, node.CRINamespace, Image{Name: "ends.test/removed:1", Runnable: true})
-		for _, read := range []bool{true, false} {
+		for name, ask := range map[string]func(r *containerd.Runtime, c string) time.Time{
+			"listed": func(r *containerd.Runtime, c string) time.Time { return wantEnded(t, r, c) },
+			"asked": func(r *containerd.Runtime, c string) time.Time {
+				return awaitEnd(t, c, func() time.Time {
+					s, err := r.ContainerNow(t.Context(), c)
+					must(t, "ask", err)
+					return s.Finished
+				})
+			},
+			"unknown": func(*containerd.Runtime, string) time.Time { return time.Time{} },
+		} {
 			r := connect(t, h.Node)
-			pod, err := h.Node.RunPod(t.Context(), node.PodSpec{Name: fmt.Sprint("removed-", read), Containers: []node.PodContainer{
+			pod, err := h.Node.RunPod(t.Context(), node.PodSpec{Name: "removed-" + name, Containers: []node.PodContainer{
 				{Name: "c", Image: "ends.test/removed:1", Command: []string{"sleep", "600"}}}})
 			must(t, "run pod", err)
 			c := pod.Containers["c"]
 			h.EndContainer(t, c)
-			var ended time.Time
-			if read {
-				ended = wantEnded(t, r, c)
-			}
+			ended := ask(r, c)
 			in := h.in(t, node.CRINamespace)
 			record, err := h.Client().ContainerService().Get(in, c)
 			must(t, "read the record", err)
@@ -94,13 +102,41 @@ func TestEndBesideItsRemoval(t *testing.T) {
 			must(t, "put the record back", err)
 			for range 2 {
 				if at := containerOf(t, r, c).Ended; !at.Equal(ended) {
-					t.Errorf("read before: %v: it ended at %v, not at %v", read, at, ended)
+					t.Errorf("%s: it ended at %v, not at %v", name, at, ended)
 				}
 				if find(t, r, id).InUse {
-					t.Errorf("read before: %v: the image is in use by a container that is being removed", read)
+					t.Errorf("%s: the image is in use by a container that is being removed", name)
 				}
 			}
 			must(t, "delete the record", h.Client().ContainerService().Delete(in, c))
+		}
+	})
+}
+
+// TestEndBeforeARemoval: whoever did not hear when a container of the CRI ended, because the stream was
+// broken, hears it when the container is removed.
+func TestEndBeforeARemoval(t *testing.T) {
+	eachFlavor(t, func(t *testing.T, h *realNode) {
+		h.Import(t, node.CRINamespace, Image{Name: "ends.test/gap:1", Runnable: true})
+		r := connect(t, h.Node)
+		pod, err := h.Node.RunPod(t.Context(), node.PodSpec{Name: "gap", Containers: []node.PodContainer{
+			{Name: "c", Image: "ends.test/gap:1", Command: []string{"sleep", "600"}}}})
+		must(t, "run pod", err)
+		c := pod.Containers["c"]
+		h.EndContainer(t, c)
+		ended := wantEnded(t, r, c)
+		hear := watch(t, r)
+		hear("the stream is back", func(e inventory.Event) bool { return e.Kind == inventory.EventResync })
+		must(t, "remove pod", pod.Remove(t.Context()))
+		var at time.Time
+		hear("it is removed", func(e inventory.Event) bool {
+			if e.Container == c && e.Kind == inventory.EventTask && e.Ended && e.Used {
+				at = e.At
+			}
+			return e.Container == c && e.Kind == inventory.EventContainer
+		})
+		if !at.Equal(ended) {
+			t.Errorf("it ended at %v, and the event says %v", ended, at)
 		}
 	})
 }
@@ -111,23 +147,7 @@ func TestEndBesideItsRemoval(t *testing.T) {
 func TestEndOutlivesItsTask(t *testing.T) {
 	eachFlavor(t, func(t *testing.T, h *realNode) {
 		r := connect(t, h.Node)
-		ctx, cancel := context.WithCancel(t.Context())
-		events, over := make(chan inventory.Event, 1000), make(chan struct{})
-		go func() { defer close(over); _ = r.Watch(ctx, events) }()
-		t.Cleanup(func() { cancel(); <-over })
-		hear := func(what string, is func(inventory.Event) bool) {
-			t.Helper()
-			for deadline := time.After(30 * time.Second); ; {
-				select {
-				case e := <-events:
-					if is(e) {
-						return
-					}
-				case <-deadline:
-					t.Fatalf("no event: %s", what)
-				}
-			}
-		}
+		hear := watch(t, r)
 		hear("the stream stands", func(e inventory.Event) bool { return e.Kind == inventory.EventResync })
 		id := h.Import(t, node.CRINamespace, Image{Name: "ends.test/task:1", Runnable: true})
 		h.Run(t, node.CRINamespace, "plain", "ends.test/task:1")
@@ -214,12 +234,38 @@ func (h *realNode) shimOf(t *testing.T, id string) int {
 }
 
 // wantEnded waits until a container's end is told: the CRI notes it some time after the fact.
+// watch has the events sent, and returns what waits for one.
+func watch(t *testing.T, r *containerd.Runtime) (hear func(what string, is func(inventory.Event) bool)) {
+	ctx, cancel := context.WithCancel(t.Context())
+	events, over := make(chan inventory.Event, 1000), make(chan struct{})
+	go func() { defer close(over); _ = r.Watch(ctx, events) }()
+	t.Cleanup(func() { cancel(); <-over })
+	return func(what string, is func(inventory.Event) bool) {
+		t.Helper()
+		for deadline := time.After(30 * time.Second); ; {
+			select {
+			case e := <-events:
+				if is(e) {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("no event: %s", what)
+			}
+		}
+	}
+}
+
 func wantEnded(t *testing.T, r *containerd.Runtime, id string) time.Time {
+	t.Helper()
+	return awaitEnd(t, id, func() time.Time { return containerOf(t, r, id).Ended })
+}
+
+func awaitEnd(t *testing.T, id string, ended func() time.Time) time.Time {
 	t.Helper()
 	deadline, tick := time.After(30*time.Second), time.NewTicker(20*time.Millisecond)
 	defer tick.Stop()
 	for {
-		if at := containerOf(t, r, id).Ended; !at.IsZero() {
+		if at := ended(); !at.IsZero() {
 			return at
 		}
 		select {

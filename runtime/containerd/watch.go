@@ -42,7 +42,8 @@ var topics = []string{
 
 // Watch sends changes to out until ctx is done. It reconnects for as long as that takes, and
 // brackets each gap by EventDown and EventResync: between Resync and the next Down no event is
-// lost. A slow receiver delays the stream; nothing is dropped.
+// lost. A slow receiver delays the stream; nothing is dropped. The end of a container of the CRI may come
+// again, before its removal.
 func (r *Runtime) Watch(ctx context.Context, out chan<- inventory.Event) error {
 	backoff := wait.Backoff{Min: firstBackoff, Max: lastBackoff}
 	for first := true; ; first = false {
@@ -97,14 +98,29 @@ func (r *Runtime) watchOnce(ctx context.Context, out chan<- inventory.Event, fir
 		case envelope := <-stream:
 			if e, ok := decode(envelope); ok {
 				r.exits.heard(e)
-				if err := send(ctx, out, e); err != nil {
-					return true, err
+				for _, e := range r.withEnd(e) {
+					if err := send(ctx, out, e); err != nil {
+						return true, err
+					}
 				}
 			}
 		case err := <-errs:
 			return true, streamError(err)
 		}
 	}
+}
+
+// withEnd puts the end of a container of the CRI before its removal, if that is known: the event of the end
+// may have been lost while the stream was broken.
+func (r *Runtime) withEnd(e inventory.Event) []inventory.Event {
+	if e.Kind != inventory.EventContainer || e.Namespace != criNamespace || e.Used {
+		return []inventory.Event{e}
+	}
+	at, ok := r.cache.end(e.Container)
+	if !ok {
+		return []inventory.Event{e}
+	}
+	return []inventory.Event{{Kind: inventory.EventTask, Namespace: e.Namespace, Container: e.Container, Ended: true, Used: true, At: at}, e}
 }
 
 // watchCRI adds the CRI's own events, if it has them: containerd's event of an exit comes some

@@ -13,9 +13,14 @@ func (r *Runtime) Workloads(ctx context.Context) (inventory.Workloads, error) {
 	return inventory.Workloads{Containers: containers, Sandboxes: sandboxes}, err
 }
 
-// ContainerNow reads the current status of one CRI container: see cri.Client.
+// ContainerNow reads the current status of one CRI container: see cri.Client. An end is remembered for
+// what happens during and after its removal: see readEnds and withEnd.
 func (r *Runtime) ContainerNow(ctx context.Context, id string) (container.Status, error) {
-	return r.cri.ContainerNow(ctx, id)
+	s, err := r.cri.ContainerNow(ctx, id)
+	if err == nil && s.State == container.StateExited && !s.Finished.IsZero() {
+		r.cache.putEnd(id, s.Finished)
+	}
+	return s, err
 }
 
 // SandboxNow reads the current status of one sandbox: see cri.Client.
