@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // check compares the node and the agent with the oracle after step n.
@@ -68,17 +70,21 @@ func (d *driver) checkAllRun(ctx context.Context) error {
 	return err
 }
 
-// checkRun runs an image. It is no violation if the image is removed at that moment.
+// checkRun runs an image. It is no violation if the image is removed at that moment; the CRI may list it a
+// little longer.
 func (d *driver) checkRun(ctx context.Context, p *pulled) error {
-	if d.use(ctx, p) == nil {
+	var failed error
+	goes := func(ctx context.Context) (bool, error) {
+		if failed = d.use(ctx, p); failed == nil || full(failed) {
+			return true, nil
+		}
+		have, err := d.present(ctx)
+		return !slices.Contains(have, p.id), err
+	}
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Second, true, goes)
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		d.oracle.CannotRun(p.id, failed, time.Now())
 		return nil
 	}
-	have, err := d.present(ctx)
-	if err != nil || !slices.Contains(have, p.id) {
-		return err
-	}
-	if failed := d.use(ctx, p); failed != nil && !full(failed) && ctx.Err() == nil {
-		d.oracle.CannotRun(p.id, failed, time.Now())
-	}
-	return nil
+	return err
 }
