@@ -457,6 +457,22 @@ func TestFailedRemovals(t *testing.T) {
 	})
 }
 
+// What failed for lack of room is tried again as soon as another removal succeeds, however long the disk was
+// full.
+func TestRemovalsAfterAFullDisk(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pods = &fakePods{}
+		w.deadPod("a")
+		w.rt.FailStep("c-a", inventory.ErrNoSpace)
+		w.up()
+		w.pass(4 * time.Hour) // the next try would be an hour after the latest
+		w.rt.FailStep("c-a", nil)
+		w.deadPod("b")
+		w.pass(10 * time.Second)
+		w.wantDid("c-b", "s-b", "c-a", "s-a")
+	})
+}
+
 // A runtime that went away is nobody's fault.
 func TestRuntimeGoesAwayWhileReaping(t *testing.T) {
 	inWorld(t, func(w *world) {
