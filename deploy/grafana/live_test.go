@@ -206,6 +206,7 @@ var quietIn = map[config.Mode]map[string]string{
 func TestOnARealNode(t *testing.T) {
 	for _, mode := range []config.Mode{config.ModeEnforce, config.ModeObserve} {
 		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel() // they wait for scrapes, most of the time
 			s := newStage(t, mode)
 			s.play()
 			s.checkPanels()

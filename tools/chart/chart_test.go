@@ -72,6 +72,7 @@ func at[T any](o object, path ...string) T {
 
 // TestGeneratedFilesAreUpToDate: what is committed is what is made.
 func TestGeneratedFilesAreUpToDate(t *testing.T) {
+	t.Parallel()
 	files, err := Inputs(root)
 	if err != nil {
 		t.Fatal(err)
@@ -120,6 +121,7 @@ func agentConfig(t *testing.T, objects map[string]object) nodeconfig.Config {
 }
 
 func TestAgentConfig(t *testing.T) {
+	t.Parallel()
 	want := nodeconfig.Default()
 	want.Mode = nodeconfig.ModeObserve
 	want.Images.Keep = []string{"ghcr.io/ebb-agent/ebb"}
@@ -147,6 +149,7 @@ func TestAgentConfig(t *testing.T) {
 }
 
 func TestControllerConfig(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		set  []string
 		want func(*config.Config)
@@ -175,6 +178,7 @@ func TestControllerConfig(t *testing.T) {
 // TestModes: each program observes unless its own value says otherwise, whatever else is
 // set, and enforcing one does not arm the other.
 func TestModes(t *testing.T) {
+	t.Parallel()
 	configured := map[string][]string{
 		"alone":                   nil,
 		"both configured":         {"agent.config.writers.top=10", "agent.config.images.keep={a}", "controller.config.paused=false", "controller.config.circuitBreaker.deletions=5"},
@@ -207,6 +211,7 @@ func TestModes(t *testing.T) {
 // TestNextVersionIsKept: whatever the image is called, a keep rule matches what
 // containerd calls its next version.
 func TestNextVersionIsKept(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ repository, reference string }{
 		{"ghcr.io/ebb-agent/ebb", "ghcr.io/ebb-agent/ebb"},
 		{"ebb", "docker.io/library/ebb"},

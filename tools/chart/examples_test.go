@@ -33,6 +33,7 @@ func renderFile(t *testing.T, files ...string) map[string]object {
 
 // TestExamples: each gives what these values give, and nothing else.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	wants := map[string][]string{
 		"observe.yaml": {"image.repository=registry.example/team/ebb", "podMonitor.enabled=true", "podMonitor.labels.release=monitoring",
 			"prometheusRule.enabled=true", "prometheusRule.labels.release=monitoring", "dashboard.enabled=true"},
@@ -56,6 +57,7 @@ var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
 // TestGitOps: the values of the page's manifests are ones of the chart, and their values files are there.
 func TestGitOps(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(root, "docs/gitops.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -78,6 +78,7 @@ func strictly[T any](t *testing.T, o object) (v T) {
 // TestPodMonitors: they choose the pods that there are, by the port that those have,
 // and name what rules and dashboard ask for.
 func TestPodMonitors(t *testing.T) {
+	t.Parallel()
 	objects := render(t, "podMonitor.enabled=true", "podMonitor.interval=15s", "podMonitor.labels.release=prometheus")
 	for component, workload := range map[string]string{"agent": "DaemonSet/ebb-agent", "controller": "Deployment/ebb-controller"} {
 		m := strictly[podMonitor](t, objects["PodMonitor/ebb-"+component])
@@ -137,6 +138,7 @@ func groupsOf(t *testing.T, files ...string) (groups []any) {
 // TestProtectedMetrics: the Secret is mounted where the program looks for the file, and the
 // PodMonitor asks as the file wants; what has no Secret is asked plainly, and probes always are.
 func TestProtectedMetrics(t *testing.T) {
+	t.Parallel()
 	for component, workload := range map[string]string{"agent": "DaemonSet/ebb-agent", "controller": "Deployment/ebb-controller"} {
 		objects := render(t, "podMonitor.enabled=true", component+".metrics.webConfigSecret=web", "podMonitor.tlsConfig.ca.secret.name=ca",
 			"podMonitor.tlsConfig.ca.secret.key=ca.crt", "podMonitor.tlsConfig.serverName=ebb", "podMonitor.basicAuth.username.name=user",
@@ -197,6 +199,7 @@ func TestProtectedMetrics(t *testing.T) {
 
 // TestHealthAddress: in the node's network health is for the node alone.
 func TestHealthAddress(t *testing.T) {
+	t.Parallel()
 	for set, want := range map[string]string{"": "127.0.0.1:9480", "agent.hostNetwork=false": ":9480", "agent.hostNetwork=false,agent.metrics.open=false,agent.health.port=1": ":1"} {
 		if got := agentConfig(t, render(t, set)).Server.HealthAddress; got != want {
 			t.Errorf("%q: %q, want %q", set, got, want)
@@ -206,6 +209,7 @@ func TestHealthAddress(t *testing.T) {
 
 // TestNodeIP: in the node's network the port of metrics listens on the node's address alone.
 func TestNodeIP(t *testing.T) {
+	t.Parallel()
 	for set, want := range map[string]bool{
 		"": true, "agent.metrics.everyAddress=true": false, "agent.metrics.open=false": false, "agent.hostNetwork=false": false,
 	} {
@@ -218,6 +222,7 @@ func TestNodeIP(t *testing.T) {
 
 // TestRelabelings: those of the values come after the chart's own.
 func TestRelabelings(t *testing.T) {
+	t.Parallel()
 	objects := render(t, "podMonitor.enabled=true", "podMonitor.relabelings[0].targetLabel=cluster", "podMonitor.relabelings[0].replacement=a",
 		"podMonitor.metricRelabelings[0].sourceLabels={__name__}", "podMonitor.metricRelabelings[0].regex=go_.*", "podMonitor.metricRelabelings[0].action=drop")
 	for name, own := range map[string]int{"agent": 2, "controller": 1} {
@@ -233,6 +238,7 @@ func TestRelabelings(t *testing.T) {
 
 // TestPrometheusRule: it has the rules as they are written, for what is installed.
 func TestPrometheusRule(t *testing.T) {
+	t.Parallel()
 	for optional, files := range map[string][]string{"false": {"rules.yaml"}, "true": {"rules.yaml", "optional.yaml"}} {
 		whole := render(t, "prometheusRule.enabled=true", "prometheusRule.optional="+optional)["PrometheusRule/ebb"]
 		strictly[prometheusRule](t, whole)
@@ -263,6 +269,7 @@ func TestPrometheusRule(t *testing.T) {
 
 // TestDashboards: the ConfigMap has each of deploy/grafana, where a sidecar finds it.
 func TestDashboards(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(root, "deploy/grafana/*.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -295,6 +302,7 @@ func TestDashboards(t *testing.T) {
 
 // TestAdmission: off, warn and deny are what deploy/admission has.
 func TestAdmission(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[string][]any{"off": nil, "warn": {"Warn", "Audit"}, "deny": {"Deny", "Audit"}} {
 		objects := render(t, "admission.mode="+mode)
 		got := at[[]any](objects["ValidatingAdmissionPolicyBinding/ebb-owner-references"], "spec", "validationActions")

@@ -12,6 +12,7 @@ import (
 // TestAgentAlone: by default there is nothing of the controller, and nobody may change anything in the
 // cluster but to write Events.
 func TestAgentAlone(t *testing.T) {
+	t.Parallel()
 	objects := render(t, "controller.enabled=false")
 	for key, o := range objects {
 		if component := at[object](o, "metadata", "labels")["app.kubernetes.io/component"]; component == "controller" {
@@ -47,6 +48,7 @@ func TestAgentAlone(t *testing.T) {
 // TestProfiles: each has a DaemonSet for the nodes with its label, and a configuration that is the
 // agents' own but for what it says. The others leave these nodes out.
 func TestProfiles(t *testing.T) {
+	t.Parallel()
 	plain := render(t)
 	objects := render(t, "agent.profiles.canary.mode=enforce", "agent.profiles.ci.mode=enforce", "agent.profiles.ci.config.images.imageGCHighThresholdPercent=90",
 		"agent.profiles.ci.config.images.keep={base}", "agent.config.images.keep={all}")
@@ -119,6 +121,7 @@ func TestProfiles(t *testing.T) {
 // TestRightsOfTheTest: its account may reach agents as the Role for people does, and read the controller's
 // Lease; the Pod has no privilege.
 func TestRightsOfTheTest(t *testing.T) {
+	t.Parallel()
 	objects := render(t)
 	rules := convert[struct{ Rules []rule }](t, objects["Role/ebb-test"]).Rules
 	want := []rule{

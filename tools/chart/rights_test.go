@@ -70,6 +70,7 @@ func rightsOf(t *testing.T, args ...string) (all []cluster.Right, c config.Confi
 // TestRightsFollowModes: in each mode of the controller and of each collector, the rules are those
 // that the code needs, all of them and no other. What observes may read alone.
 func TestRightsFollowModes(t *testing.T) {
+	t.Parallel()
 	collectors := cluster.Collectors()
 	more := map[gc.Collector][]string{
 		"leases": {`elections=[{"names":["a"],"after":"1h","delete":true,"namespaces":["one","two"]},{"names":["b"],"after":"1h"}]`,
@@ -128,6 +129,7 @@ func TestRightsFollowModes(t *testing.T) {
 // TestRightsWithoutOwners: while owners are observed or off, the other collectors have the rights that
 // the code needs, and nothing else is changed. While they are off, nothing else is read.
 func TestRightsWithoutOwners(t *testing.T) {
+	t.Parallel()
 	reads := []string{"get", "list", "watch"}
 	for owners, want := range map[string][]string{"enforce": append(reads[:3:3], "patch", "delete"), "observe": reads, "off": nil} {
 		for _, others := range []string{"enforce", "observe"} {
@@ -194,6 +196,7 @@ func journalVerbs(t *testing.T, args ...string) string {
 
 // TestRightsOfCascade: every type, or those that are named; to change them only in mode enforce.
 func TestRightsOfCascade(t *testing.T) {
+	t.Parallel()
 	reads, writes := []string{"get", "list", "watch"}, []string{"patch", "delete"}
 	for _, types := range []bool{false, true} {
 		for mode, want := range map[string][]string{"observe": reads, "enforce": slices.Concat(reads, writes)} {
@@ -225,6 +228,7 @@ func TestRightsOfCascade(t *testing.T) {
 // TestRightToEvents: the agent may write Events where it does, in one namespace, and reads
 // in its configuration whether it is to.
 func TestRightToEvents(t *testing.T) {
+	t.Parallel()
 	for set, want := range map[string]struct{ may, does bool }{
 		"":                                         {true, true},
 		"agent.events.enabled=true":                {true, true},
@@ -254,6 +258,7 @@ func TestRightToEvents(t *testing.T) {
 
 // TestSockets: what the controller is to reach can be mounted.
 func TestSockets(t *testing.T) {
+	t.Parallel()
 	o := render(t, "controller.extraVolumes[0].name=csi,controller.extraVolumes[0].hostPath.path=/run/csi",
 		"controller.extraVolumeMounts[0].name=csi,controller.extraVolumeMounts[0].mountPath=/run/csi")["Deployment/ebb-controller"]
 	pod := at[object](o, "spec", "template", "spec")

@@ -97,6 +97,7 @@ func podOf(t *testing.T, o object) podSpec {
 
 // TestCapabilitiesAreDocumented: each with its reason, and no others.
 func TestCapabilitiesAreDocumented(t *testing.T) {
+	t.Parallel()
 	var want []string
 	for _, row := range table(t, agentPage, "capability |") {
 		want = append(want, row[0])
@@ -113,6 +114,7 @@ func TestCapabilitiesAreDocumented(t *testing.T) {
 
 // TestPresets: each changes what its name says, and nothing else.
 func TestPresets(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(root, "deploy/chart/presets/*.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -171,6 +173,7 @@ func mountsOf(p podSpec) map[string]string {
 // has it (but for the kubelet's, of which the agent has an empty one in it), and no wider
 // than said.
 func TestMountsAreDocumented(t *testing.T) {
+	t.Parallel()
 	want := make(map[string]string)
 	for _, row := range table(t, agentPage, "directory of the node |") {
 		want[row[0]] = row[1]
@@ -197,6 +200,7 @@ func TestMountsAreDocumented(t *testing.T) {
 
 // TestMountsFollowConfiguration: what is configured elsewhere is mounted from there.
 func TestMountsFollowConfiguration(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		set  string
 		want map[string]string
@@ -238,6 +242,7 @@ func TestMountsFollowConfiguration(t *testing.T) {
 // TestPinsHaveAPlace: runtimes cannot make a directory in the sysfs of a container, so that one that is
 // mounted there stands in something else.
 func TestPinsHaveAPlace(t *testing.T) {
+	t.Parallel()
 	for set, want := range map[string]bool{"": true, "agent.config.kernel.pinDirectory=/sys/fs/bpf/a/b": true, "agent.config.kernel.pinDirectory=/run/ebb/bpf": false,
 		"agent.config.kernel.pinDirectory=/sys/fs/bpf": false, "agent.config.kernel.enabled=false": false} {
 		spec := at[object](render(t, set)["DaemonSet/ebb-agent"], "spec", "template", "spec")
@@ -272,6 +277,7 @@ func unloadPod(t *testing.T, text string) podSpec {
 // TestContainersAreConfined: what holds for all of them, and that only the agent and
 // the pod that clears a node are root.
 func TestContainersAreConfined(t *testing.T) {
+	t.Parallel()
 	objects := render(t, "agent.mode=enforce", "controller.mode=enforce")
 	unload := at[string](objects["ConfigMap/ebb-uninstall-unload"], "data", "pod.yaml")
 	pods := map[string]podSpec{"unload's pod": unloadPod(t, unload)}
@@ -313,6 +319,7 @@ func TestContainersAreConfined(t *testing.T) {
 // TestHostPID: who asks for the node's processes gets them, with the capability that it takes to
 // look at those of other users.
 func TestHostPID(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		set   []string
 		want  bool
@@ -338,6 +345,7 @@ type rule struct{ APIGroups, Resources, ResourceNames, Verbs []string }
 // TestAsksKubelets: nobody has the right to run commands on nodes but who asks for it. All
 // others that ask kubelets may read their configuration, and say how to ask.
 func TestAsksKubelets(t *testing.T) {
+	t.Parallel()
 	for set, want := range map[string]struct{ proxy, configz, flag string }{
 		"":                                  {"[]", "[ClusterRole/ebb-uninstall-kubelets]", "--kubelet-account=" + uninstall.KubeletAccount},
 		"uninstall.check.kubeletProxy=true": {"[ClusterRole/ebb-uninstall-check]", "[]", "--kubelet-proxy"},
@@ -371,6 +379,7 @@ func TestAsksKubelets(t *testing.T) {
 
 // TestControllerRightsAreDocumented: what its roles allow in each mode, and no more.
 func TestControllerRightsAreDocumented(t *testing.T) {
+	t.Parallel()
 	verbs := map[string][]string{} // of each resource, in mode observe and in mode enforce
 	for n, mode := range []string{"observe", "enforce"} {
 		objects := render(t, "controller.mode="+mode)
@@ -407,6 +416,7 @@ func TestControllerRightsAreDocumented(t *testing.T) {
 
 // TestLint: helm itself finds nothing.
 func TestLint(t *testing.T) {
+	t.Parallel()
 	h, err := helm()
 	if err != nil {
 		t.Fatal(err)
@@ -421,6 +431,7 @@ func TestLint(t *testing.T) {
 // TestPauseFile: the agent mounts the ConfigMap that pauses it, which usually does not exist, where its
 // configuration looks for it.
 func TestPauseFile(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ set, mount, file string }{
 		{"", "/etc/ebb-pause", "pause"}, {"agent.config.pauseFile=/run/stop/now", "/run/stop", "now"}, {"agent.config.pauseFile=", "", ""},
 	} {

@@ -18,6 +18,7 @@ var everything = []string{
 // TestNames: names are by the release, unless they are given. Whatever they are, the labels
 // stay by which the command ebb finds its pods.
 func TestNames(t *testing.T) {
+	t.Parallel()
 	for set, want := range map[string]string{
 		"": "ebb", "nameOverride=tide": "ebb-tide", "nameOverride=eb": "ebb",
 		"fullnameOverride=disk": "disk", "fullnameOverride=disk,nameOverride=tide": "disk",
@@ -46,6 +47,7 @@ func TestNames(t *testing.T) {
 // TestPortsWithoutWarnings: the API server warns of a port with a hostIP and no hostPort, at each kubectl
 // apply and helm install.
 func TestPortsWithoutWarnings(t *testing.T) {
+	t.Parallel()
 	for _, network := range []string{"true", "false"} {
 		type port struct {
 			HostIP   string
@@ -65,6 +67,7 @@ func TestPortsWithoutWarnings(t *testing.T) {
 
 // TestMonitorsElsewhere: in another namespace they still select the release's pods.
 func TestMonitorsElsewhere(t *testing.T) {
+	t.Parallel()
 	objects := render(t, "podMonitor.enabled=true,podMonitor.namespace=monitoring,prometheusRule.enabled=true,prometheusRule.namespace=monitoring")
 	for _, key := range []string{"PodMonitor/ebb-agent", "PodMonitor/ebb-controller", "PrometheusRule/ebb"} {
 		o := objects[key]
@@ -79,6 +82,7 @@ func TestMonitorsElsewhere(t *testing.T) {
 
 // TestSpread: constraints that are given take the place of the chart's.
 func TestSpread(t *testing.T) {
+	t.Parallel()
 	spread := func(set ...string) []any {
 		return at[[]any](render(t, set...)["Deployment/ebb-controller"], "spec", "template", "spec", "topologySpreadConstraints")
 	}
@@ -92,6 +96,7 @@ func TestSpread(t *testing.T) {
 
 // TestCommonLabels: all objects and pods have them, and no selector.
 func TestCommonLabels(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"warn", "deny"} {
 		objects := render(t, append(slices.Clone(everything), "admission.mode="+mode, "commonLabels.team=disk", `commonLabels.example\.com/cost=a`)...)
 		for key, o := range objects {
@@ -114,6 +119,7 @@ func TestCommonLabels(t *testing.T) {
 
 // TestServiceAccounts: an account that somebody else makes is used everywhere, and not made.
 func TestServiceAccounts(t *testing.T) {
+	t.Parallel()
 	for _, component := range []string{"agent", "controller"} {
 		for _, create := range []string{"true", "false"} {
 			objects := render(t, component+".serviceAccount.create="+create, component+".serviceAccount.name=mine")
@@ -153,6 +159,7 @@ func TestServiceAccounts(t *testing.T) {
 
 // TestNoRoles: with rbac.create=false there is no role and no binding.
 func TestNoRoles(t *testing.T) {
+	t.Parallel()
 	for key := range render(t, append(slices.Clone(everything), "rbac.create=false", "uninstall.check.enabled=false", "uninstall.unload.enabled=false")...) {
 		if strings.Contains(key, "Role") {
 			t.Errorf("%s is made", key)
@@ -162,6 +169,7 @@ func TestNoRoles(t *testing.T) {
 
 // TestExtras: what is added to containers and pods comes with what is there, not in its place.
 func TestExtras(t *testing.T) {
+	t.Parallel()
 	for component, workload := range map[string]string{"agent": "DaemonSet/ebb-agent", "controller": "Deployment/ebb-controller"} {
 		plain := containerOf(t, render(t)[workload])
 		o := render(t, component+".extraArgs={--a,--b}", component+".extraEnv[0].name=X", component+".extraEnv[0].value=y",
@@ -196,6 +204,7 @@ func containerOf(t *testing.T, o object) container {
 
 // TestPullSecrets: both ways to name them, for all pods.
 func TestPullSecrets(t *testing.T) {
+	t.Parallel()
 	objects := render(t, "image.pullSecrets={a}", "imagePullSecrets[0].name=b", "imagePullSecrets[1].name=a")
 	pods := 0
 	for key, o := range objects {
@@ -215,6 +224,7 @@ func TestPullSecrets(t *testing.T) {
 
 // TestUpdateStrategy: what is said of rolling updates is left out where there are none.
 func TestUpdateStrategy(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		workload, field, set string
 		want                 object
@@ -234,6 +244,7 @@ func TestUpdateStrategy(t *testing.T) {
 
 // TestFilesThatAreMounted: a file that the configuration names can be anywhere where it is mounted.
 func TestFilesThatAreMounted(t *testing.T) {
+	t.Parallel()
 	for _, mount := range []string{"/ca", "/ca/", "/ca/kubelet.crt"} {
 		c := agentConfig(t, render(t, "agent.config.pods.source=kubelet", "agent.config.pods.kubelet.certificateAuthority=/ca/kubelet.crt",
 			"agent.extraVolumes[0].name=ca", "agent.extraVolumes[0].hostPath.path=/var/lib/kubelet/pki/kubelet.crt",

@@ -14,6 +14,7 @@ import (
 
 // TestWrongValues: helm refuses each, and the error names the field.
 func TestWrongValues(t *testing.T) {
+	t.Parallel()
 	h, err := helm()
 	if err != nil {
 		t.Fatal(err)
@@ -125,6 +126,7 @@ func TestWrongValues(t *testing.T) {
 // TestMisspeltValues: no key of values.yaml can be misspelt without being refused by
 // its name, but where Kubernetes' own fields or somebody's labels are.
 func TestMisspeltValues(t *testing.T) {
+	t.Parallel()
 	values, err := ReadValues(filepath.Join(root, "deploy/chart/values.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -162,6 +164,7 @@ func TestMisspeltValues(t *testing.T) {
 
 // TestConstraintsAreOfValues: none is for a value that is not there any more.
 func TestConstraintsAreOfValues(t *testing.T) {
+	t.Parallel()
 	values, err := ReadValues(filepath.Join(root, "deploy/chart/values.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -178,6 +181,7 @@ func TestConstraintsAreOfValues(t *testing.T) {
 }
 
 func TestValuesNeedComments(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "values.yaml")
 	for text, want := range map[string]string{
 		"# About it.\na: 1\n":                       "",
@@ -199,6 +203,7 @@ func TestValuesNeedComments(t *testing.T) {
 }
 
 func TestReference(t *testing.T) {
+	t.Parallel()
 	values := []Value{{Path: "a", Doc: "One | two.", Default: "x|y"}, {Path: "b", Fields: []Value{{Path: "b.c", Doc: "Three.", Default: []any{}}}}}
 	page := "before\n" + tableBegins + "old\n" + tableEnds + "after\n"
 	got, err := Reference([]byte(page), values)
