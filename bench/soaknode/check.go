@@ -74,7 +74,7 @@ func (d *driver) checkAllRun(ctx context.Context) error {
 // little longer.
 func (d *driver) checkRun(ctx context.Context, p *pulled) error {
 	var failed error
-	goes := func(ctx context.Context) (bool, error) {
+	goes := func(context.Context) (bool, error) { // a run that is slow is not cut off
 		if failed = d.use(ctx, p); failed == nil || full(failed) {
 			return true, nil
 		}

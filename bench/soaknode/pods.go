@@ -66,14 +66,16 @@ func (d *driver) startPod(ctx context.Context, p *pulled, name string, command [
 	return pod, nil
 }
 
-// errNotSoon: the kubelet has not done in time what a pod needs, for instance on a full disk.
+// errNotSoon: what a pod needs was not done within soon, for instance on a full disk.
 var errNotSoon = errors.New("not soon")
+
+const soon = 20 * time.Second
 
 // await waits until the container of a pod is in some state. made is false if there is none.
 func (d *driver) await(ctx context.Context, name string, is func(s runtimeapi.ContainerState, made bool) bool) error {
 	runtime, _ := d.node.CRI()
 	filter := &runtimeapi.ContainerFilter{LabelSelector: map[string]string{nameLabel: name}}
-	ctx, cancel := context.WithTimeoutCause(ctx, 20*time.Second, errNotSoon)
+	ctx, cancel := context.WithTimeoutCause(ctx, soon, errNotSoon)
 	defer cancel()
 	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		r, err := runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
@@ -103,7 +105,7 @@ func (d *driver) forget(ctx context.Context, image, name string) error {
 // the kubelet end it. again: it may still run.
 func (d *driver) endPod(ctx context.Context, s stay) (again bool, err error) {
 	if s.pod != nil {
-		if err := s.pod.Stop(ctx); err != nil {
+		if err := stopPod(ctx, s.pod); err != nil {
 			return true, err
 		}
 	}
@@ -112,6 +114,18 @@ func (d *driver) endPod(ctx context.Context, s stay) (again bool, err error) {
 		err = errors.Join(err, d.await(ctx, s.name, ended))
 	}
 	return false, err
+}
+
+// stopPod stops a pod. On a full disk the CRI cannot record that a container has exited, and waits for
+// that: the pod then ends later.
+func stopPod(ctx context.Context, p *node.Pod) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, soon, errNotSoon)
+	defer cancel()
+	err := p.Stop(ctx)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return fmt.Errorf("stop a pod: %w", cause)
+	}
+	return err
 }
 
 // podJob runs a pod that ends at once.

@@ -125,8 +125,8 @@ func endOf(t *task.Process) time.Time {
 }
 
 // unlistedEnd returns when the task of a container ended that is not listed; the zero time if it has not.
-// The error is errNoTask if the container has had no task. containerd omits tasks whose shim does not answer in time, or lists
-// them with an unknown status, so that is confirmed by a call of its own.
+// The error is errNoTask if the container has had no task. containerd omits tasks whose shim does not
+// answer in time, or lists them with an unknown status, so that is confirmed by a call of its own.
 func (r *Runtime) unlistedEnd(ctx context.Context, namespace, id string) (time.Time, error) {
 	last := r.exits.of(namespace, id)
 	if !last.ended.IsZero() {
