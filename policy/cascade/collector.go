@@ -14,7 +14,6 @@ type Collector struct {
 	store
 	config       Config
 	namespaces   table
-	otherUIDs    table
 	kinds        kinds
 	versions     map[index]string // resourceVersions that are not numbers
 	queue        []index          // nodes to evaluate, in this order
@@ -72,9 +71,10 @@ func New(config Config) *Collector {
 		work:         make(map[index]*work),
 		inFlight:     make(map[uint64]index),
 		heldReported: make(map[index]bool),
+		journal:      make(journal),
 	}
 	c.pages = []*[pageSize]node{new([pageSize]node)}
-	c.uuids, c.others = newUIDIndex(), make(map[string]index)
+	c.uids, c.odd = gc.NewUIDIndex(func(i index) gc.UID { return c.at(i).uid }), make(map[gc.UID]string)
 	c.tombstones.capacity = c.config.Tombstones
 	c.absent = quarantine{make(map[index]*absence), make(map[uint64]witness), make(map[uint32]bool), make(map[uint32]index)}
 	c.excludeNamespaces(config.ExcludedNamespaces)

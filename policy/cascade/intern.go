@@ -1,7 +1,6 @@
 package cascade
 
 import (
-	"encoding/hex"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -10,52 +9,6 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/gc"
 )
-
-// uid is a UID in 16 bytes: the UUID itself or, for a UID of another form, its number in
-// Collector.otherUIDs. The node's flag otherUID distinguishes them.
-type uid [16]byte
-
-// parseUUID accepts only the canonical form, so that String returns what was read.
-func parseUUID(s string) (u uid, ok bool) {
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
-		return u, false
-	}
-	at := 0
-	for i := 0; i < len(s); {
-		if i == 8 || i == 13 || i == 18 || i == 23 {
-			i++
-			continue
-		}
-		high, low := nibble(s[i]), nibble(s[i+1])
-		if high > 15 || low > 15 {
-			return u, false
-		}
-		u[at] = high<<4 | low
-		at, i = at+1, i+2
-	}
-	return u, true
-}
-
-func nibble(c byte) byte {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0'
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10
-	}
-	return 255
-}
-
-func (u uid) String() string {
-	var b [36]byte
-	hex.Encode(b[:8], u[:4])
-	hex.Encode(b[9:13], u[4:6])
-	hex.Encode(b[14:18], u[6:8])
-	hex.Encode(b[19:23], u[8:10])
-	hex.Encode(b[24:], u[10:])
-	b[8], b[13], b[18], b[23] = '-', '-', '-', '-'
-	return string(b[:])
-}
 
 // table interns strings as numbers, and forgets those without uses. Owner references may
 // contain any string, and must not fill the memory.

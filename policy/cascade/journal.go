@@ -14,13 +14,11 @@ import (
 // dependent of an orphaned owner only loses its reference.
 //
 // The caller keeps a durable copy: see [gc.Record], [Collector.Recall] and [gc.Withdraw].
-type journal struct {
-	uuids  map[uid]*orphaned
-	others map[string]*orphaned // UIDs of another form
-}
+type journal map[gc.UID]*orphaned
 
 // orphaned is an owner in the journal.
 type orphaned struct {
+	odd      string // its UID, if that is not a UUID
 	recorded time.Time
 	// left is a time by which the finalizer orphan was certainly removed; zero if it may
 	// still be there.
@@ -37,54 +35,39 @@ type Entry struct {
 	Recorded time.Time
 }
 
-func (j *journal) of(id string) *orphaned {
-	if u, ok := parseUUID(id); ok {
-		return j.uuids[u]
-	}
-	return j.others[id]
+func (j journal) of(id string) *orphaned {
+	u := gc.UIDOf(id)
+	return j[u]
 }
 
-func (j *journal) put(id string, o *orphaned) {
-	if u, ok := parseUUID(id); ok {
-		if j.uuids == nil {
-			j.uuids = make(map[uid]*orphaned)
-		}
-		j.uuids[u] = o
-		return
+func (j journal) put(id string, o *orphaned) {
+	u := gc.UIDOf(id)
+	if !u.Exact() {
+		o.odd = strings.Clone(id)
 	}
-	if j.others == nil {
-		j.others = make(map[string]*orphaned)
-	}
-	j.others[strings.Clone(id)] = o
+	j[u] = o
 }
 
-func (j *journal) drop(id string) {
-	if u, ok := parseUUID(id); ok {
-		delete(j.uuids, u)
-		return
-	}
-	delete(j.others, id)
+func (j journal) drop(id string) {
+	u := gc.UIDOf(id)
+	delete(j, u)
 }
 
 // entries returns all entries, sorted by UID.
-func (j *journal) entries() (list []Entry) {
-	for u, o := range j.uuids {
-		list = append(list, Entry{u.String(), o.recorded})
-	}
-	for id, o := range j.others {
-		list = append(list, Entry{id, o.recorded})
+func (j journal) entries() (list []Entry) {
+	for u, o := range j {
+		text := o.odd
+		if u.Exact() {
+			text = u.String()
+		}
+		list = append(list, Entry{text, o.recorded})
 	}
 	slices.SortFunc(list, func(a, b Entry) int { return strings.Compare(a.UID, b.UID) })
 	return list
 }
 
 // entry returns the journal's entry for a node's UID; nil if there is none.
-func (c *Collector) entry(i index) *orphaned {
-	if n := c.at(i); n.flags&otherUID == 0 {
-		return c.journal.uuids[n.uid]
-	}
-	return c.journal.others[c.uidOf(i)]
-}
+func (c *Collector) entry(i index) *orphaned { return c.journal[c.at(i).uid] }
 
 // Journal returns all entries, sorted by UID.
 func (c *Collector) Journal() []Entry { return c.journal.entries() }

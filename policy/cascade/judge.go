@@ -141,8 +141,7 @@ func (c *Collector) dependentsOf(i index) (all, blocking int) {
 }
 
 func (c *Collector) hasUIDOf(a, b index) bool {
-	x, y := c.at(a), c.at(b)
-	return x.uid == y.uid && x.flags&otherUID == y.flags&otherUID
+	return c.at(a).uid == c.at(b).uid
 }
 
 // referred reports whether another object refers to the UID of i, by whatever coordinates:

@@ -25,19 +25,11 @@ func (c *Collector) sameOwners(i index, refs []gc.Reference) bool {
 	for at, e := range owners {
 		r, o := refs[at], c.at(e.owner)
 		k := &c.kinds.all[o.kind]
-		if e.block != r.Block || o.name != r.Name || k.kind != r.Kind || k.apiVersion != r.APIVersion || !c.hasUID(o, r.UID) {
+		if e.block != r.Block || o.name != r.Name || k.kind != r.Kind || k.apiVersion != r.APIVersion || o.uid != gc.UIDOf(r.UID) {
 			return false
 		}
 	}
 	return true
-}
-
-func (c *Collector) hasUID(n *node, id string) bool {
-	if u, ok := parseUUID(id); ok {
-		return n.flags&otherUID == 0 && n.uid == u
-	}
-	other, ok := c.otherUIDs.ids[id]
-	return ok && n.flags&otherUID != 0 && n.uid == uid{byte(other >> 24), byte(other >> 16), byte(other >> 8), byte(other)}
 }
 
 // setOwners replaces a node's references. The new ones are linked first, so that the state

@@ -1,6 +1,10 @@
 package cascade
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/ebb-agent/ebb/policy/gc"
+)
 
 // index is the place of a node; 0 is none.
 type index uint32
@@ -16,7 +20,6 @@ const (
 	proven                         // absent: a live read at exactly these coordinates
 	gone                           // the UID is permanently gone: a DELETED event
 	doubted                        // missing from a list: probably gone, not proven
-	otherUID                       // uid is a number in Collector.otherUIDs
 	opaque                         // the resourceVersion is in Collector.versions
 	queued                         // in the queue
 	invalidNS                      // the warning of an invalid namespace was emitted
@@ -29,7 +32,7 @@ const (
 // coordinates. Two references that give one UID different coordinates have two nodes,
 // judged separately and chained by same.
 type node struct {
-	uid        uid
+	uid        gc.UID
 	name       string
 	owners     []edge    // in the order they are written
 	dependents []backref // in no order, but determined by the inputs
@@ -63,12 +66,12 @@ const pageSize = 512
 
 // store holds the nodes in pages: growing copies nothing and leaves no half-empty array.
 type store struct {
-	pages  []*[pageSize]node
-	used   index // places ever used; place 0 stays empty
-	free   []index
-	uuids  uidIndex
-	others map[string]index // first nodes of UIDs of another form
-	live   int
+	pages []*[pageSize]node
+	used  index // places ever used; place 0 stays empty
+	free  []index
+	uids  *gc.UIDIndex[index] // the first node of each UID
+	odd   map[gc.UID]string   // UIDs that are not UUIDs
+	live  int
 }
 
 func (s *store) at(i index) *node { return &s.pages[i/pageSize][i%pageSize] }
@@ -97,10 +100,8 @@ type key struct {
 
 // chain returns the first node with a UID; 0 if there is none.
 func (c *Collector) chain(id string) index {
-	if u, ok := parseUUID(id); ok {
-		return c.first(u)
-	}
-	return c.others[id]
+	u := gc.UIDOf(id)
+	return c.uids.Get(u)
 }
 
 func (c *Collector) find(k key) index {
@@ -122,57 +123,38 @@ func (c *Collector) add(k key) index {
 	n.kind = k.kind
 	c.kinds.all[k.kind].uses++
 	c.addToKind(i)
-	u, ok := parseUUID(k.uid)
-	if !ok {
-		id := c.otherUIDs.acquire(k.uid)
-		u = uid{byte(id >> 24), byte(id >> 16), byte(id >> 8), byte(id)}
-		n.flags |= otherUID
-	}
+	u := gc.UIDOf(k.uid)
 	n.uid = u
-	// Later nodes with this UID are linked behind the first: the map is written once.
-	if first := c.chain(k.uid); first != 0 {
+	// Later nodes with this UID are linked behind the first: the index is written once.
+	if first := c.uids.Get(u); first != 0 {
 		n.same, c.at(first).same = c.at(first).same, i
-	} else {
-		c.setChain(i, i)
+		return i
+	}
+	c.uids.Set(u, i)
+	if !u.Exact() {
+		c.odd[u] = strings.Clone(k.uid)
 	}
 	return i
 }
 
-func (c *Collector) setChain(i, first index) {
-	n := c.at(i)
-	if n.flags&otherUID == 0 {
-		c.setFirst(n.uid, first)
-		return
-	}
-	if id := c.uidOf(i); first == 0 {
-		delete(c.others, id)
-	} else {
-		c.others[id] = first
-	}
-}
-
 func (c *Collector) uidOf(i index) string {
-	n := c.at(i)
-	if n.flags&otherUID != 0 {
-		u := n.uid
-		return c.otherUIDs.all[uint32(u[0])<<24|uint32(u[1])<<16|uint32(u[2])<<8|uint32(u[3])].text
+	if u := c.at(i).uid; u.Exact() {
+		return u.String()
 	}
-	return n.uid.String()
+	return c.odd[c.at(i).uid]
 }
 
 // firstOf is the head of the chain a node is in.
-func (c *Collector) firstOf(i index) index {
-	if n := c.at(i); n.flags&otherUID == 0 {
-		return c.first(n.uid)
-	}
-	return c.others[c.uidOf(i)]
-}
+func (c *Collector) firstOf(i index) index { return c.uids.Get(c.at(i).uid) }
 
 // drop removes a node that was not seen and that no reference names.
 func (c *Collector) drop(i index) {
 	n := c.at(i)
 	if first := c.firstOf(i); first == i {
-		c.setChain(i, n.same)
+		c.uids.Set(n.uid, n.same)
+		if n.same == 0 {
+			delete(c.odd, n.uid)
+		}
 	} else {
 		for c.at(first).same != i {
 			first = c.at(first).same
@@ -186,9 +168,6 @@ func (c *Collector) drop(i index) {
 	c.setVersion(i, "")
 	c.kinds.release(n.kind)
 	c.namespaces.release(n.namespace)
-	if n.flags&otherUID != 0 {
-		c.otherUIDs.release(c.otherUIDs.ids[c.uidOf(i)])
-	}
 	*n = node{}
 	c.live--
 	c.free = append(c.free, i)

@@ -23,8 +23,8 @@ func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 	}
 	for _, a := range c.queue.Ready(now, most-len(out), c.ask) {
 		if a.ID = workID(a.ID); a.Verb == gc.FailPod {
-			u, _ := uidOf(a.Object.UID)
-			c.failing[a.ID] = c.pods.get(u)
+			u := gc.UIDOf(a.Object.UID)
+			c.failing[a.ID] = c.pods.Get(u)
 		}
 		out = append(out, a)
 	}
@@ -62,10 +62,10 @@ func (c *Collector) at(p *pod) gc.Coordinates {
 }
 
 func (c *Collector) uidOf(p *pod) string {
-	if s, odd := c.odd[p.uid]; odd {
-		return s
+	if p.uid.Exact() {
+		return p.uid.String()
 	}
-	return p.uid.String()
+	return c.odd[p.uid]
 }
 
 // Answered receives the result of a live read of a Node. asOf is when the read was sent, by
@@ -166,7 +166,7 @@ func (c *Collector) Release(now time.Time) {
 }
 
 // Len returns how many Pods and Nodes are kept.
-func (c *Collector) Len() int { return c.pods.used + c.nodes.Len() }
+func (c *Collector) Len() int { return c.pods.Len() + c.nodes.Len() }
 
 // Explain returns what is known of a Pod, or of the Pods of a missing Node: why they are
 // kept, or when they are deleted.
@@ -174,8 +174,8 @@ func (c *Collector) Explain(o gc.Coordinates) (gc.Finding, bool) {
 	if n := c.bound[o.Name]; o.Kind == "Node" && n != nil && !n.present {
 		return n.Find(c.missing(n)), true
 	}
-	u, _ := uidOf(o.UID)
-	p := c.pods.get(u)
+	u := gc.UIDOf(o.UID)
+	p := c.pods.Get(u)
 	if o.Kind != "Pod" || p == nil {
 		return gc.Finding{}, false
 	}

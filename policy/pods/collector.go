@@ -13,13 +13,13 @@ import (
 // concurrent use.
 type Collector struct {
 	config   Config
-	pods     index
-	odd      map[uid]string // UIDs of Pods that are no UUIDs
+	pods     *gc.UIDIndex[*pod]
+	odd      map[gc.UID]string // UIDs of Pods that are not UUIDs
 	spaces   map[string]*namespace
 	podsRead reading
 	all      *group
-	owners   [2]map[uid]*group // by owner: of Pods that succeeded, and that failed
-	nodes    nodes.Knowledge   // the flag: out of service, and not ready
+	owners   [2]map[gc.UID]*group // by owner: of Pods that succeeded, and that failed
+	nodes    nodes.Knowledge      // the flag: out of service, and not ready
 	bound    map[string]*node
 	reads    gc.Queue[*node]
 	queue    gc.Queue[*task]
@@ -43,9 +43,9 @@ func New(config Config) *Collector {
 }
 
 func (c *Collector) reset() {
-	c.pods, c.odd = newIndex(), make(map[uid]string)
+	c.pods, c.odd = gc.NewUIDIndex(func(p *pod) gc.UID { return p.uid }), make(map[gc.UID]string)
 	c.spaces, c.bound = make(map[string]*namespace), make(map[string]*node)
-	c.all, c.owners = newGroup(inAll), [2]map[uid]*group{{}, {}}
+	c.all, c.owners = newGroup(inAll), [2]map[gc.UID]*group{{}, {}}
 	c.podsRead.complete = false
 	c.failing = make(map[uint64]*pod)
 }
@@ -53,7 +53,7 @@ func (c *Collector) reset() {
 // Configure replaces the configuration and judges all Pods again.
 func (c *Collector) Configure(now time.Time, config Config) {
 	c.now = now
-	for p := range c.pods.all {
+	for p := range c.pods.All {
 		c.uncount(p)
 	}
 	c.config = config.withDefaults()
@@ -61,7 +61,7 @@ func (c *Collector) Configure(now time.Time, config Config) {
 	for _, s := range c.spaces {
 		s.kept = c.keeps(s.name)
 	}
-	for p := range c.pods.all {
+	for p := range c.pods.All {
 		c.count(p)
 	}
 	c.reckonAll()
@@ -101,7 +101,7 @@ func (c *Collector) Synced(now time.Time, t gc.Type) {
 	case "Pod":
 		c.podsRead.t, c.podsRead.complete = t, true
 		var gone []*pod
-		for p := range c.pods.all {
+		for p := range c.pods.All {
 			if p.epoch != c.podsRead.epoch {
 				gone = append(gone, p)
 			}
@@ -141,7 +141,7 @@ func (c *Collector) Restored(now time.Time) {
 }
 
 func (c *Collector) tasks(yield func(*task) bool) {
-	for p := range c.pods.all {
+	for p := range c.pods.All {
 		if p.task != nil && !yield(p.task) {
 			return
 		}
@@ -171,8 +171,7 @@ func (c *Collector) Forget(now time.Time, t gc.Type, o gc.Object) {
 	c.now = now
 	switch t.Kind {
 	case "Pod":
-		u, _ := uidOf(o.UID)
-		if p := c.pods.get(u); p != nil {
+		if p := c.pods.Get(gc.UIDOf(o.UID)); p != nil {
 			c.drop(p)
 		}
 	case "Node":
@@ -181,13 +180,13 @@ func (c *Collector) Forget(now time.Time, t gc.Type, o gc.Object) {
 }
 
 func (c *Collector) observePod(o gc.Object, f Pod) {
-	u, exact := uidOf(o.UID)
-	p := c.pods.get(u)
+	u := gc.UIDOf(o.UID)
+	p := c.pods.Get(u)
 	fresh := p == nil
 	if fresh {
 		p = &pod{uid: u, space: c.enter(o.Namespace)}
-		c.pods.add(p)
-		if !exact {
+		c.pods.Set(u, p)
+		if !u.Exact() {
 			c.odd[u] = strings.Clone(o.UID)
 		}
 	}
@@ -243,9 +242,9 @@ func (p *pod) learn(o gc.Object, f Pod, now time.Time) {
 	p.set(evicted, f.Evicted)
 }
 
-func ownerOf(o gc.Object) (u uid) {
+func ownerOf(o gc.Object) (u gc.UID) {
 	if len(o.Owners) > 0 {
-		u, _ = uidOf(o.Owners[0].UID)
+		u = gc.UIDOf(o.Owners[0].UID)
 	}
 	return u
 }
@@ -273,7 +272,7 @@ func (c *Collector) drop(p *pod) {
 	if p.space.pods--; p.space.pods == 0 {
 		delete(c.spaces, p.space.name)
 	}
-	c.pods.remove(p)
+	c.pods.Set(p.uid, nil)
 	delete(c.odd, p.uid)
 }
 

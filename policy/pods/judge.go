@@ -149,7 +149,7 @@ func (c *Collector) planPods(n *node) {
 }
 
 func (c *Collector) planAll() {
-	for p := range c.pods.all {
+	for p := range c.pods.All {
 		c.plan(p)
 	}
 }

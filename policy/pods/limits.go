@@ -1,5 +1,7 @@
 package pods
 
+import "github.com/ebb-agent/ebb/policy/gc"
+
 // count adds p to everything that decides whether it is kept: the groups with a limit, and
 // the Pods of its Node that would be deleted with the Node.
 func (c *Collector) count(p *pod) {
@@ -76,7 +78,7 @@ func (c *Collector) group(p *pod, slot int, fresh bool) (g *group, keep int) {
 			p.space.groups[ended] = g
 		}
 	case inOwner:
-		if keep = limits.PerOwner; keep <= 0 || p.task.owner == (uid{}) {
+		if keep = limits.PerOwner; keep <= 0 || p.task.owner == (gc.UID{}) {
 			return nil, 0
 		}
 		if g = c.owners[ended][p.task.owner]; g == nil && fresh {

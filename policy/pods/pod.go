@@ -3,8 +3,6 @@ package pods
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"math"
 	"strings"
 	"time"
@@ -14,7 +12,7 @@ import (
 
 // pod is what is kept of a Pod. There may be many, so it is small.
 type pod struct {
-	uid            uid
+	uid            gc.UID
 	text           string // its name, then its resourceVersion
 	space          *namespace
 	node           *node // nil: it is bound to none
@@ -98,7 +96,7 @@ func (p *pod) set(f flags, is bool) {
 type task struct {
 	gc.Item
 	pod    *pod
-	owner  uid      // if it ended, and has one
+	owner  gc.UID   // if it ended, and has one
 	places [3]int32 // in the halves of its groups, from 1; negative: in gone; 0: in none
 }
 
@@ -108,30 +106,6 @@ type namespace struct {
 	pods   int
 	kept   gc.Reason // why nothing in it is collected; empty: Pods are
 	groups [2]*group // of Pods that succeeded, and that failed, if there is a limit
-}
-
-// uid is a UUID. Any other UID is represented by its hash, which is not a valid UUID.
-type uid [16]byte
-
-func uidOf(s string) (u uid, exact bool) {
-	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
-		digits := s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
-		if _, err := hex.Decode(u[:], []byte(digits)); err == nil && u[6]>>4 != 0 && strings.ToLower(s) == s {
-			return u, true
-		}
-	}
-	if s == "" {
-		return uid{}, false
-	}
-	sum := sha256.Sum256([]byte(s))
-	u = uid(sum[:len(u)])
-	u[6] &= 0x0f // no UUID has version 0
-	return u, false
-}
-
-func (u uid) String() string {
-	s := hex.EncodeToString(u[:])
-	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
 // seconds returns a time in Unix seconds, rounded up and clamped; 0 for the zero time. Times
