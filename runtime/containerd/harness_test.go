@@ -57,6 +57,7 @@ func connect(t testing.TB, n *node.Node) *containerd.Runtime {
 func TestConformance(t *testing.T) {
 	for _, flavor := range flavors {
 		t.Run(string(flavor), func(t *testing.T) {
+			t.Parallel() // with the other containerd
 			conform(t, func(t *testing.T) Harness {
 				n := startNode(t, flavor)
 				return Harness{Runtime: connect(t, n), Node: &realNode{n, map[string]*node.Container{}, map[string]*node.Pod{}}}

@@ -30,6 +30,7 @@ import (
 func eachFlavor(t *testing.T, test func(t *testing.T, h *realNode)) {
 	for _, flavor := range flavors {
 		t.Run(string(flavor), func(t *testing.T) {
+			t.Parallel() // with the other containerd
 			test(t, &realNode{startNode(t, flavor), map[string]*node.Container{}, map[string]*node.Pod{}})
 		})
 	}

@@ -98,10 +98,8 @@ func (r *Runtime) watchOnce(ctx context.Context, out chan<- inventory.Event, fir
 		case envelope := <-stream:
 			if e, ok := decode(envelope); ok {
 				r.exits.heard(e)
-				for _, e := range r.withEnd(e) {
-					if err := send(ctx, out, e); err != nil {
-						return true, err
-					}
+				if err := r.sendWithEnd(ctx, out, e); err != nil {
+					return true, err
 				}
 			}
 		case err := <-errs:
@@ -110,17 +108,18 @@ func (r *Runtime) watchOnce(ctx context.Context, out chan<- inventory.Event, fir
 	}
 }
 
-// withEnd puts the end of a container of the CRI before its removal, if that is known: the event of the end
-// may have been lost while the stream was broken.
-func (r *Runtime) withEnd(e inventory.Event) []inventory.Event {
-	if e.Kind != inventory.EventContainer || e.Namespace != criNamespace || e.Used {
-		return []inventory.Event{e}
+// sendWithEnd sends an event, and before the removal of a container of the CRI its end, if that is known: the
+// event of the end may have been lost while the stream was broken.
+func (r *Runtime) sendWithEnd(ctx context.Context, out chan<- inventory.Event, e inventory.Event) error {
+	if e.Kind == inventory.EventContainer && e.Namespace == criNamespace && !e.Used {
+		if at, ok := r.cache.end(e.Container); ok {
+			end := inventory.Event{Kind: inventory.EventTask, Namespace: e.Namespace, Container: e.Container, Ended: true, Used: true, At: at}
+			if err := send(ctx, out, end); err != nil {
+				return err
+			}
+		}
 	}
-	at, ok := r.cache.end(e.Container)
-	if !ok {
-		return []inventory.Event{e}
-	}
-	return []inventory.Event{{Kind: inventory.EventTask, Namespace: e.Namespace, Container: e.Container, Ended: true, Used: true, At: at}, e}
+	return send(ctx, out, e)
 }
 
 // watchCRI adds the CRI's own events, if it has them: containerd's event of an exit comes some
@@ -128,7 +127,7 @@ func (r *Runtime) withEnd(e inventory.Event) []inventory.Event {
 // only retried.
 func (r *Runtime) watchCRI(ctx context.Context, out chan<- inventory.Event) {
 	for {
-		err := r.cri.Events(ctx, criNamespace, out)
+		err := r.cri.Events(ctx, criNamespace, func(e inventory.Event) error { return r.sendWithEnd(ctx, out, e) })
 		if ctx.Err() != nil || errors.Is(err, cri.ErrUnimplemented) {
 			return
 		}

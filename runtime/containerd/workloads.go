@@ -14,7 +14,7 @@ func (r *Runtime) Workloads(ctx context.Context) (inventory.Workloads, error) {
 }
 
 // ContainerNow reads the current status of one CRI container: see cri.Client. An end is remembered for
-// what happens during and after its removal: see readEnds and withEnd.
+// what happens during and after its removal: see readEnds and sendWithEnd.
 func (r *Runtime) ContainerNow(ctx context.Context, id string) (container.Status, error) {
 	s, err := r.cri.ContainerNow(ctx, id)
 	if err == nil && s.State == container.StateExited && !s.Finished.IsZero() {

@@ -255,15 +255,15 @@ func TestEvents(t *testing.T) {
 	} {
 		s.events = append(s.events, &runtimeapi.ContainerEventResponse{ContainerId: fmt.Sprint(id), ContainerEventType: kind})
 	}
-	out := make(chan inventory.Event, 10)
-	err := serveAll(t, s).Events(t.Context(), "k8s.io", out)
+	var got []inventory.Event
+	var refuses error
+	send := func(e inventory.Event) error {
+		got = append(got, e)
+		return refuses
+	}
+	err := serveAll(t, s).Events(t.Context(), "k8s.io", send)
 	if !errors.Is(err, inventory.ErrUnavailable) {
 		t.Errorf("ended with %v", err)
-	}
-	close(out)
-	var got []inventory.Event
-	for e := range out {
-		got = append(got, e)
 	}
 	want := []inventory.Event{
 		{Kind: inventory.EventTask, Namespace: "k8s.io", Container: "2", Ended: true},
@@ -272,8 +272,12 @@ func TestEvents(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %+v", got)
 	}
-	err = serve(t, func(*grpc.Server) {}).Events(t.Context(), "k8s.io", out)
+	err = serve(t, func(*grpc.Server) {}).Events(t.Context(), "k8s.io", send)
 	if !errors.Is(err, ErrUnimplemented) {
 		t.Errorf("without a service: %v", err)
+	}
+	refuses = errors.New("nobody listens")
+	if err := serveAll(t, s).Events(t.Context(), "k8s.io", send); !errors.Is(err, refuses) {
+		t.Errorf("nobody listens: %v", err)
 	}
 }

@@ -9,11 +9,11 @@ import (
 )
 
 // Events sends an event for each container or sandbox that has ended or was deleted, once the
-// runtime has recorded that itself, until ctx is done or the stream breaks. The events carry
+// runtime has recorded that itself, until ctx is done, the stream breaks, or send fails. The events carry
 // namespace. The error is ErrUnimplemented for a runtime without GetContainerEvents (containerd
 // before 1.7). The runtime does not report when the stream begins, so use Events beside another
 // source of the same changes.
-func (c *Client) Events(ctx context.Context, namespace string, out chan<- inventory.Event) error {
+func (c *Client) Events(ctx context.Context, namespace string, send func(inventory.Event) error) error {
 	stream, err := c.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {
 		return translate("container events", err)
@@ -32,10 +32,8 @@ func (c *Client) Events(ctx context.Context, namespace string, out chan<- invent
 		default:
 			continue // containerd's own events come as early
 		}
-		select {
-		case out <- event:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := send(event); err != nil {
+			return err
 		}
 	}
 }
