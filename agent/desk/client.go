@@ -166,11 +166,11 @@ func (c *Client) refused(path string, resp *http.Response) error {
 	if resp.StatusCode == http.StatusNotFound && string(data) == muxNotFound {
 		return c.Agent.unserved(path, resp.Header)
 	}
-	var said struct{ Error string }
-	if json.Unmarshal(data, &said) != nil || said.Error == "" {
-		said.Error = string(data)
+	var answer struct{ Error string }
+	if json.Unmarshal(data, &answer) != nil || answer.Error == "" {
+		answer.Error = string(data)
 	}
-	text := fault.CleanUpTo(said.Error, maxStderr)
+	text := fault.CleanUpTo(answer.Error, maxStderr)
 	if text == "" {
 		text = "the agent says " + http.StatusText(resp.StatusCode)
 	}

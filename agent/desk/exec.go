@@ -49,10 +49,10 @@ func (a Agent) exec(ctx, life context.Context) (*conn, error) {
 	ours, theirs := net.Pipe()
 	c := &conn{Conn: ours, life: life, cut: cut, done: make(chan struct{})}
 	closing := context.AfterFunc(life, func() { _ = c.Close() })
-	input, said := &input{Reader: theirs, begun: make(chan struct{})}, &head{}
+	input, stderr := &input{Reader: theirs, begun: make(chan struct{})}, &head{}
 	go func() {
-		err := executor.StreamWithContext(stream, remotecommand.StreamOptions{Stdin: input, Stdout: theirs, Stderr: said})
-		c.err = a.explain(life, clearer(err, refusal), said.String())
+		err := executor.StreamWithContext(stream, remotecommand.StreamOptions{Stdin: input, Stdout: theirs, Stderr: stderr})
+		c.err = a.explain(life, clearer(err, refusal), stderr.String())
 		close(c.done)
 		_ = theirs.Close()
 		closing()

@@ -77,15 +77,15 @@ func (a Agent) explain(ctx context.Context, err error, stderr string) error {
 
 // exited explains why a command that ran has failed.
 func (a Agent) exited(exit exec.CodeExitError, stderr string) error {
-	said := strings.TrimPrefix(fault.CleanUpTo(stderr, maxStderr), "ebb-agent: ")
+	message := strings.TrimPrefix(fault.CleanUpTo(stderr, maxStderr), "ebb-agent: ")
 	switch {
 	case strings.Contains(stderr, `unknown command "dial-stdio"`):
 		return failed(ErrVersion, "the agent on node %s is older than this command (%s): it cannot be asked from a desk; upgrade it",
 			a.Node, a.desk.o.Version)
-	case said == "":
+	case message == "":
 		return failed(exit, "%s dial-stdio in pod %s ended with exit code %d and no word", agentProgram, a.Pod, exit.Code)
 	}
-	return failed(exit, "%s", said)
+	return failed(exit, "%s", message)
 }
 
 // muxNotFound is the body with which [http.ServeMux] answers if it has no such page.

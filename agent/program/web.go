@@ -22,10 +22,10 @@ func CheckWebConfig(file string) error {
 	}
 	field := ""
 	var path *fs.PathError
-	switch said := err.Error(); {
-	case strings.HasPrefix(said, "crypto/bcrypt: "):
+	switch text := err.Error(); {
+	case strings.HasPrefix(text, "crypto/bcrypt: "):
 		field = "basic_auth_users: "
-	case strings.HasPrefix(said, "yaml: "), strings.Contains(said, "HTTP header"), errors.As(err, &path) && path.Path == file:
+	case strings.HasPrefix(text, "yaml: "), strings.Contains(text, "HTTP header"), errors.As(err, &path) && path.Path == file:
 		// These errors name their cause themselves.
 	default:
 		field = "tls_server_config: "

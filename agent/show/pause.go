@@ -32,10 +32,10 @@ func notSaved(why string) string {
 	return "; a restart of the agent would not know of it: " + Clean(why)
 }
 
-func changed[P any](w io.Writer, v View, nodes []Node[P], state string, said func(P) string) error {
+func changed[P any](w io.Writer, v View, nodes []Node[P], state string, describe func(P) string) error {
 	t := &text{View: v}
 	for _, n := range answered(nodes) {
-		t.hang(Clean(n.Name)+"  ", said(n.Page))
+		t.hang(Clean(n.Name)+"  ", describe(n.Page))
 	}
 	silent(t, nodes)
 	if len(nodes) > 1 {

@@ -2,6 +2,7 @@ package show
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,26 +114,23 @@ func Ended(w io.Writer, v View, runs []Run) error {
 	for _, r := range runs {
 		removed, freed = removed+r.Removed, freed+r.Freed
 		ended += count(r.Result == "done")
-		said := results[r.Result]
-		if said == "" {
-			said = Clean(r.Result)
-		}
+		outcome := cmp.Or(results[r.Result], Clean(r.Result))
 		if r.Result != "not begun" {
-			said += fmt.Sprintf("; %d of %s removed, %s freed", r.Removed, plural(r.Of, "image"), size(r.Freed))
+			outcome += fmt.Sprintf("; %d of %s removed, %s freed", r.Removed, plural(r.Of, "image"), size(r.Freed))
 		}
 		if r.Failed > 0 {
-			said += fmt.Sprintf(", %d failed", r.Failed)
+			outcome += fmt.Sprintf(", %d failed", r.Failed)
 		}
 		if r.Reason != "" {
-			said += ": " + Clean(r.Reason)
+			outcome += ": " + Clean(r.Reason)
 		}
 		if r.Err != nil {
-			said += ": " + Clean(r.Err.Error())
+			outcome += ": " + Clean(r.Err.Error())
 		}
 		if r.Result == "unknown" {
-			said += fmt.Sprintf(". See: ebb history --node %s", Clean(r.Node))
+			outcome += fmt.Sprintf(". See: ebb history --node %s", Clean(r.Node))
 		}
-		t.hang(Clean(r.Node)+": ", said+".")
+		t.hang(Clean(r.Node)+": ", outcome+".")
 	}
 	if len(runs) > 1 {
 		t.line("%d of %s done: %s removed, %s freed.", ended, plural(len(runs), "node"), plural(removed, "image"), size(freed))

@@ -46,8 +46,8 @@ func Why(w io.Writer, v View, r WhyReport) error {
 		}
 		t.line("No image %s on %s.", Clean(r.Name), names(r.Not))
 	}
-	for node, said := range inOrder(r.Many) {
-		t.hang(Clean(node)+": ", Clean(said))
+	for node, matches := range inOrder(r.Many) {
+		t.hang(Clean(node)+": ", Clean(matches))
 	}
 	silent(t, r.Nodes)
 	_, err := io.WriteString(w, t.String())

@@ -41,8 +41,8 @@ func (s size) watchAgent(ctx context.Context, o options, n *node.Node, f figures
 	c.Images.MinimumAge = 0
 	c.Images.MaxRemovalsPerHour = config.Cap(strconv.Itoa(s.Images))
 	c.Images.HighThresholdPercent, c.Images.LowThresholdPercent = 80, 79
-	said := lines{first: make(chan agentrun.Line, 64), ended: make(chan agentrun.Line, 64)}
-	opts := agentrun.Options{Binary: o.agent, Dir: n.Dir(), Config: c, OnLine: said.line}
+	log := lines{first: make(chan agentrun.Line, 64), ended: make(chan agentrun.Line, 64)}
+	opts := agentrun.Options{Binary: o.agent, Dir: n.Dir(), Config: c, OnLine: log.line}
 	began := time.Now()
 	p, err := agentrun.Start(ctx, opts)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s size) watchAgent(ctx context.Context, o options, n *node.Node, f figures
 	if err := s.watchIdle(ctx, o, p, f); err != nil {
 		return err
 	}
-	if err := s.reclaim(ctx, o, n, p, said, f); err != nil {
+	if err := s.reclaim(ctx, o, n, p, log, f); err != nil {
 		return err
 	}
 	u, err := p.Usage()
@@ -108,7 +108,7 @@ func (s size) watchIdle(ctx context.Context, o options, p *agentrun.Process, f f
 
 // reclaim fills the disk to just below the high threshold, and then across it: five times until the
 // first removal is done, and at last until a hundredth of the disk is free again.
-func (s size) reclaim(ctx context.Context, o options, n *node.Node, p *agentrun.Process, said lines, f figures) error {
+func (s size) reclaim(ctx context.Context, o options, n *node.Node, p *agentrun.Process, log lines, f figures) error {
 	u, err := n.Usage()
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (s size) reclaim(ctx context.Context, o options, n *node.Node, p *agentrun.
 		if err := cross(); err != nil {
 			return err
 		}
-		line, err := agentrun.Next(ctx, p, said.first)
+		line, err := agentrun.Next(ctx, p, log.first)
 		if err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (s size) reclaim(ctx context.Context, o options, n *node.Node, p *agentrun.
 		if err := n.Unfill("fill"); err != nil { // nothing more needs to be removed
 			return err
 		}
-		if _, err := agentrun.Next(ctx, p, said.ended); err != nil {
+		if _, err := agentrun.Next(ctx, p, log.ended); err != nil {
 			return err
 		}
 	}
@@ -150,7 +150,7 @@ func (s size) reclaim(ctx context.Context, o options, n *node.Node, p *agentrun.
 	if err := cross(); err != nil {
 		return err
 	}
-	ended, err := agentrun.Next(ctx, p, said.ended)
+	ended, err := agentrun.Next(ctx, p, log.ended)
 	if err != nil {
 		return err
 	}

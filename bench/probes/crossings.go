@@ -197,7 +197,7 @@ type attempt struct {
 	watermark bpf.Watermark
 	since     uint64   // when the watermark was set
 	ends      []uint64 // when each step returned
-	told      bool     // an event came since the watermark was set
+	heard     bool     // an event came since the watermark was set
 	last      event    // the latest such event
 	found     *crossings
 }
@@ -249,7 +249,7 @@ func (c *chase) cross(ctx context.Context, fs *loopfs.FS, way loopfs.Way) error 
 		a.collect()
 		// On btrfs statfs is correct only after a sync. A sync is a commit, which must not happen
 		// at each step.
-		if fs.Kind == "btrfs" && !a.told && look > 0 {
+		if fs.Kind == "btrfs" && !a.heard && look > 0 {
 			continue
 		}
 		look = c.random.IntN(150)
@@ -276,7 +276,7 @@ func (a *attempt) take(e event) {
 	if e.Dev != a.fs.Dev || e.BootNS < a.since {
 		return
 	}
-	a.told, a.last = true, e
+	a.heard, a.last = true, e
 	i := sort.Search(len(a.ends), func(i int) bool { return a.ends[i] >= e.BootNS })
 	late := 0.0
 	if i < len(a.ends) && e.seen > a.ends[i] {
@@ -301,18 +301,18 @@ func (a *attempt) judge() (done bool, err error) {
 	if free <= a.watermark.RaiseFree {
 		a.await(soon)
 		a.found.Happened++
-		if !a.told {
+		if !a.heard {
 			a.found.Missed++
 			again, _, err := a.fs.Free()
 			a.await(grace)
-			if !a.told || a.last.BootNS > a.ends[len(a.ends)-1] {
+			if !a.heard || a.last.BootNS > a.ends[len(a.ends)-1] {
 				a.found.Unraised++
 			}
 			benchmark.Say("missed on %s by %s: %d free, then %d (%v), watermark %d, after %d steps; %s", a.fs.Kind, a.way, free, again, err, a.watermark.RaiseFree, len(a.ends), a.later())
 		}
 		return true, nil
 	}
-	if !a.told {
+	if !a.heard {
 		return false, nil
 	}
 	// The event came early. Like the agent, read the free space and set the watermark again.
@@ -327,13 +327,13 @@ func (a *attempt) setWatermark() error {
 	if err != nil {
 		return err
 	}
-	a.told, a.since, a.watermark.Free = false, now(), free
+	a.heard, a.since, a.watermark.Free = false, now(), free
 	return a.probes.SetWatermark(a.fs.Dev, a.fs.Kind, a.watermark)
 }
 
 // later describes when an event that was not in time came, if it came at all.
 func (a *attempt) later() string {
-	if !a.told {
+	if !a.heard {
 		return "it never came"
 	}
 	end := a.ends[len(a.ends)-1]
@@ -345,7 +345,7 @@ func (a *attempt) await(most time.Duration) {
 	a.collect()
 	deadline := time.NewTimer(most)
 	defer deadline.Stop()
-	for !a.told {
+	for !a.heard {
 		select {
 		case e := <-a.events:
 			a.take(e)

@@ -227,8 +227,8 @@ const fioBegins = 5000
 
 // begin starts the process, waits until it has done this many operations, and leaves it stopped.
 func (r *running) begin(ops uint64) error {
-	var said strings.Builder
-	r.cmd.Stderr = &said
+	var stderr strings.Builder
+	r.cmd.Stderr = &stderr
 	if r.cmd.SysProcAttr == nil {
 		r.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}

@@ -41,7 +41,7 @@ type fixture struct {
 	announced   object      // the APIService of the extension server
 	outside     chan func() // each judges a change there
 	judging     sync.WaitGroup
-	told        int // violations that were reported
+	reported    int // violations that were reported
 	backups     []string
 
 	failure func(error) // ends the soak

@@ -131,10 +131,10 @@ func (b *fixture) watch(ctx context.Context) {
 			c.measure()
 		}
 		all := b.oracle.Violations()
-		for ; b.told < len(all); b.told++ {
-			benchmark.Say("VIOLATION %s", all[b.told])
+		for ; b.reported < len(all); b.reported++ {
+			benchmark.Say("VIOLATION %s", all[b.reported])
 			if !b.goOn {
-				b.failure(fmt.Errorf("violation: %s", b.oracle.Report(all[b.told])))
+				b.failure(fmt.Errorf("violation: %s", b.oracle.Report(all[b.reported])))
 				return
 			}
 		}

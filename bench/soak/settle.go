@@ -20,7 +20,7 @@ func (b *fixture) settle(ctx context.Context, f *figures) error {
 	go func() { defer close(watched); b.watch(watching) }()
 	defer func() { end(); <-watched }()
 	begun := time.Now()
-	told := begun
+	reported := begun
 	var rest remainder
 	for {
 		if _, err := b.watcher.catchUp(ctx); err != nil {
@@ -35,8 +35,8 @@ func (b *fixture) settle(ctx context.Context, f *figures) error {
 			benchmark.Say("%d missed after %v", f.Missed, now.Sub(begun).Round(100*time.Millisecond))
 			return nil
 		}
-		if now.Sub(told) > 15*time.Second {
-			told = now
+		if now.Sub(reported) > 15*time.Second {
+			reported = now
 			benchmark.Say("%d are outstanding still", len(waits))
 			b.list("outstanding", waits, 2)
 		}
