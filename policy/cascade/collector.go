@@ -74,7 +74,7 @@ func New(config Config) *Collector {
 		journal:      make(journal),
 	}
 	c.pages = []*[pageSize]node{new([pageSize]node)}
-	c.uids, c.odd = gc.NewUIDIndex(func(i index) gc.UID { return c.at(i).uid }), make(map[gc.UID]string)
+	c.uids, c.texts = gc.NewUIDIndex(func(i index) gc.UID { return c.at(i).uid }), make(gc.UIDTexts)
 	c.tombstones.capacity = c.config.Tombstones
 	c.absent = quarantine{make(map[index]*absence), make(map[uint64]witness), make(map[uint32]bool), make(map[uint32]index)}
 	c.excludeNamespaces(config.ExcludedNamespaces)

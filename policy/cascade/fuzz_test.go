@@ -113,7 +113,7 @@ func TestManyOwners(t *testing.T) {
 	}
 	c.Forget(noon, o)
 	c.dropTombstones(func(uint32) bool { return true }) // a tombstone knows its kind
-	if c.Len() != 0 || len(c.kinds.ids) != 0 || len(c.namespaces.ids) != 0 || len(c.odd) != 0 || len(c.work) != 0 {
-		t.Fatalf("left behind: %d nodes, %v %v %v", c.Len(), c.kinds.ids, c.namespaces.ids, c.odd)
+	if c.Len() != 0 || len(c.kinds.ids) != 0 || len(c.namespaces.ids) != 0 || len(c.texts) != 0 || len(c.work) != 0 {
+		t.Fatalf("left behind: %d nodes, %v %v %v", c.Len(), c.kinds.ids, c.namespaces.ids, c.texts)
 	}
 }

@@ -35,10 +35,7 @@ type Entry struct {
 	Recorded time.Time
 }
 
-func (j journal) of(id string) *orphaned {
-	u := gc.UIDOf(id)
-	return j[u]
-}
+func (j journal) of(id string) *orphaned { return j[gc.UIDOf(id)] }
 
 func (j journal) put(id string, o *orphaned) {
 	u := gc.UIDOf(id)
@@ -46,11 +43,6 @@ func (j journal) put(id string, o *orphaned) {
 		o.odd = strings.Clone(id)
 	}
 	j[u] = o
-}
-
-func (j journal) drop(id string) {
-	u := gc.UIDOf(id)
-	delete(j, u)
 }
 
 // entries returns all entries, sorted by UID.
@@ -96,8 +88,8 @@ func (c *Collector) Recall(now time.Time, entries []Entry) {
 
 // record notes that the durable journal has an owner now.
 func (c *Collector) record(i index) {
-	if id := c.uidOf(i); c.journal.of(id) == nil {
-		c.journal.put(id, &orphaned{recorded: c.now})
+	if c.entry(i) == nil {
+		c.journal.put(c.uidOf(i), &orphaned{recorded: c.now})
 	}
 }
 
@@ -124,7 +116,7 @@ func (c *Collector) Swept(now, begun time.Time) (forgotten []string) {
 		case e.left.IsZero():
 			e.left = now // no type has it: the next sweep counts
 		case e.left.Before(begun) && now.Sub(e.recorded) >= c.config.KeepOrphaned:
-			c.journal.drop(known.UID)
+			delete(c.journal, gc.UIDOf(known.UID))
 			forgotten = append(forgotten, known.UID)
 		}
 	}
@@ -169,7 +161,7 @@ func (c *Collector) withdraw(i index) (waits bool) {
 		c.readLive(i, w)
 		return true
 	}
-	c.journal.drop(c.uidOf(i))
+	delete(c.journal, c.at(i).uid)
 	c.out = append(c.out, gc.Action{Verb: gc.Withdraw, Object: c.coordinates(i), Reason: OrphaningCalledOff})
 	return false
 }

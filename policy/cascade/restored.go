@@ -43,8 +43,7 @@ func (c *Collector) Restored(now time.Time) {
 	c.out = nil
 	c.roots.of = nil
 	clear(c.inFlight)
-	for _, known := range c.journal.entries() {
-		e := c.journal.of(known.UID)
+	for _, e := range c.journal {
 		e.asked, e.left = true, time.Time{} // earlier events may not have happened in this history
 	}
 	clear(c.absent.absences)

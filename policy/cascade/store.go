@@ -70,7 +70,7 @@ type store struct {
 	used  index // places ever used; place 0 stays empty
 	free  []index
 	uids  *gc.UIDIndex[index] // the first node of each UID
-	odd   map[gc.UID]string   // UIDs that are not UUIDs
+	texts gc.UIDTexts         // of the nodes' UIDs
 	live  int
 }
 
@@ -100,8 +100,7 @@ type key struct {
 
 // chain returns the first node with a UID; 0 if there is none.
 func (c *Collector) chain(id string) index {
-	u := gc.UIDOf(id)
-	return c.uids.Get(u)
+	return c.uids.Get(gc.UIDOf(id))
 }
 
 func (c *Collector) find(k key) index {
@@ -123,26 +122,17 @@ func (c *Collector) add(k key) index {
 	n.kind = k.kind
 	c.kinds.all[k.kind].uses++
 	c.addToKind(i)
-	u := gc.UIDOf(k.uid)
-	n.uid = u
+	n.uid = c.texts.Keep(k.uid)
 	// Later nodes with this UID are linked behind the first: the index is written once.
-	if first := c.uids.Get(u); first != 0 {
+	if first := c.firstOf(i); first != 0 {
 		n.same, c.at(first).same = c.at(first).same, i
 		return i
 	}
-	c.uids.Set(u, i)
-	if !u.Exact() {
-		c.odd[u] = strings.Clone(k.uid)
-	}
+	c.uids.Set(n.uid, i)
 	return i
 }
 
-func (c *Collector) uidOf(i index) string {
-	if u := c.at(i).uid; u.Exact() {
-		return u.String()
-	}
-	return c.odd[c.at(i).uid]
-}
+func (c *Collector) uidOf(i index) string { return c.texts.Text(c.at(i).uid) }
 
 // firstOf is the head of the chain a node is in.
 func (c *Collector) firstOf(i index) index { return c.uids.Get(c.at(i).uid) }
@@ -153,7 +143,7 @@ func (c *Collector) drop(i index) {
 	if first := c.firstOf(i); first == i {
 		c.uids.Set(n.uid, n.same)
 		if n.same == 0 {
-			delete(c.odd, n.uid)
+			delete(c.texts, n.uid)
 		}
 	} else {
 		for c.at(first).same != i {

@@ -48,6 +48,26 @@ func (u UID) String() string {
 	return string(b[:])
 }
 
+// UIDTexts has the texts of UIDs that are not UUIDs.
+type UIDTexts map[UID]string
+
+// Keep returns the UID that s is, and keeps a copy of s if Text needs it.
+func (t UIDTexts) Keep(s string) UID {
+	u := UIDOf(s)
+	if !u.Exact() {
+		t[u] = strings.Clone(s)
+	}
+	return u
+}
+
+// Text returns the text of a UID that is a UUID or was kept.
+func (t UIDTexts) Text(u UID) string {
+	if u.Exact() {
+		return u.String()
+	}
+	return t[u]
+}
+
 // UIDIndex finds values by the UIDs that are in them. It stores only the values: of a million nodes by
 // their numbers, it takes some five bytes each, a map forty. It is split into parts that grow separately,
 // so that no single input pays for all. The seed is random, because anyone can write any UID into a

@@ -57,15 +57,8 @@ func (c *Collector) at(p *pod) gc.Coordinates {
 	t := c.podsRead.t
 	return gc.Coordinates{
 		APIVersion: t.APIVersion, Kind: t.Kind, Resource: t.Resource,
-		Namespace: p.space.name, Name: p.name(), UID: c.uidOf(p),
+		Namespace: p.space.name, Name: p.name(), UID: c.texts.Text(p.uid),
 	}
-}
-
-func (c *Collector) uidOf(p *pod) string {
-	if p.uid.Exact() {
-		return p.uid.String()
-	}
-	return c.odd[p.uid]
 }
 
 // Answered receives the result of a live read of a Node. asOf is when the read was sent, by

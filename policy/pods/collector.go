@@ -14,7 +14,7 @@ import (
 type Collector struct {
 	config   Config
 	pods     *gc.UIDIndex[*pod]
-	odd      map[gc.UID]string // UIDs of Pods that are not UUIDs
+	texts    gc.UIDTexts // of the UIDs of the Pods
 	spaces   map[string]*namespace
 	podsRead reading
 	all      *group
@@ -43,7 +43,7 @@ func New(config Config) *Collector {
 }
 
 func (c *Collector) reset() {
-	c.pods, c.odd = gc.NewUIDIndex(func(p *pod) gc.UID { return p.uid }), make(map[gc.UID]string)
+	c.pods, c.texts = gc.NewUIDIndex(func(p *pod) gc.UID { return p.uid }), make(gc.UIDTexts)
 	c.spaces, c.bound = make(map[string]*namespace), make(map[string]*node)
 	c.all, c.owners = newGroup(inAll), [2]map[gc.UID]*group{{}, {}}
 	c.podsRead.complete = false
@@ -180,15 +180,12 @@ func (c *Collector) Forget(now time.Time, t gc.Type, o gc.Object) {
 }
 
 func (c *Collector) observePod(o gc.Object, f Pod) {
-	u := gc.UIDOf(o.UID)
+	u := c.texts.Keep(o.UID)
 	p := c.pods.Get(u)
 	fresh := p == nil
 	if fresh {
 		p = &pod{uid: u, space: c.enter(o.Namespace)}
 		c.pods.Set(u, p)
-		if !u.Exact() {
-			c.odd[u] = strings.Clone(o.UID)
-		}
 	}
 	p.epoch = c.podsRead.epoch
 	if !fresh && p.version() == o.ResourceVersion {
@@ -273,7 +270,7 @@ func (c *Collector) drop(p *pod) {
 		delete(c.spaces, p.space.name)
 	}
 	c.pods.Set(p.uid, nil)
-	delete(c.odd, p.uid)
+	delete(c.texts, p.uid)
 }
 
 func (c *Collector) taskOf(p *pod) *task {
