@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,8 +70,10 @@ func measureCascade(ctx context.Context, b *fixture, f figures) error {
 }
 
 // cascades creates owners with one dependent each, deletes the owners one after the other, and
-// measures how soon each dependent is deleted. name is "alone", or "beside" Pods that are due.
-func (b *fixture) cascades(ctx context.Context, f figures, name string) error {
+// measures how soon each dependent is deleted. key names the figures: "alone", "beside" Pods that are due,
+// "first_day" or "first_day_later".
+func (b *fixture) cascades(ctx context.Context, f figures, key string) error {
+	name := strings.ReplaceAll(key, "_", "-") // of objects
 	client, err := b.Metadata()
 	if err != nil {
 		return err
@@ -107,8 +110,8 @@ func (b *fixture) cascades(ctx context.Context, f figures, name string) error {
 		}
 		all = append(all, float64(g.when(dependent(name, i)).Sub(deleted[i]).Microseconds())/1e3)
 	}
-	f.set("cascade_"+name+"_p50_ms", result.Percentile(all, 50))
-	f.set("cascade_"+name+"_p99_ms", result.Percentile(all, 99))
+	f.set("cascade_"+key+"_p50_ms", result.Percentile(all, 50))
+	f.set("cascade_"+key+"_p99_ms", result.Percentile(all, 99))
 	benchmark.Say("a cascade %s: %.1f ms at the median, %.1f at the 99th percentile", name, result.Percentile(all, 50), result.Percentile(all, 99))
 	return nil
 }
