@@ -20,6 +20,10 @@ const (
 	ControllerContainer = "controller"
 )
 
+// haltedKey is the annotation of the Lease in which the leader notes why it deletes nothing
+// (agent/cluster/election).
+const haltedKey = "ebb-agent.github.io/halted"
+
 // Controller is an instance of ebb-controller.
 type Controller struct {
 	Pod     string    `json:"pod"`
@@ -27,6 +31,7 @@ type Controller struct {
 	Ready   bool      `json:"ready"`
 	Leads   bool      `json:"leads"` // it holds a Lease
 	Renewed time.Time `json:"-"`     // when it last renewed the Lease
+	Halted  string    `json:"-"`     // why it deletes nothing, if it leads; "" if it does
 	Image   string    `json:"image,omitempty"`
 	Version string    `json:"version,omitempty"` // from the pod's label, which the chart sets
 }
@@ -51,32 +56,35 @@ func (d *Desk) Controllers(ctx context.Context) ([]Controller, error) {
 	slices.SortFunc(all, func(a, b Controller) int { return cmp.Compare(a.Pod, b.Pod) })
 	holders, err := d.holders(ctx)
 	for i, c := range all {
-		all[i].Renewed, all[i].Leads = holders[c.Pod]
+		lease, leads := holders[c.Pod]
+		all[i].Leads, all[i].Renewed, all[i].Halted = leads, lease.Spec.RenewTime, lease.Metadata.Annotations[haltedKey]
 	}
 	return all, err
 }
 
-// holders maps the pods that hold a Lease, by name, to when they last renewed it. A holder's
-// identity is its host name, "_" and a unique suffix.
-func (d *Desk) holders(ctx context.Context) (map[string]time.Time, error) {
-	var leases struct {
-		Items []struct {
-			Spec struct {
-				HolderIdentity string
-				RenewTime      time.Time
-			}
-		}
+// lease is a Lease of controllers.
+type lease struct {
+	Metadata struct{ Annotations map[string]string }
+	Spec     struct {
+		HolderIdentity string
+		RenewTime      time.Time
 	}
+}
+
+// holders maps the pods that hold a Lease, by name, to that Lease. A holder's identity is its host
+// name, "_" and a unique suffix.
+func (d *Desk) holders(ctx context.Context) (map[string]lease, error) {
+	var leases struct{ Items []lease }
 	path := "/apis/coordination.k8s.io/v1/namespaces/" + d.o.Namespace + "/leases"
 	if err := d.api.Send(ctx, http.MethodGet, path, nil, nil, &leases); err != nil {
 		return nil, fmt.Errorf("list Leases in namespace %s: %w", d.o.Namespace, err)
 	}
-	renewed := make(map[string]time.Time)
+	holders := make(map[string]lease)
 	for _, l := range leases.Items {
 		name, _, _ := strings.Cut(l.Spec.HolderIdentity, "_")
-		renewed[name] = l.Spec.RenewTime
+		holders[name] = l
 	}
-	return renewed, nil
+	return holders, nil
 }
 
 // ErrNoLeader means that several controllers run, and none is known to lead.

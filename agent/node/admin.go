@@ -29,6 +29,7 @@ const (
 	// longestWords bounds the name of a caller, and the reason for a pause, in bytes.
 	longestWords = 256
 	pauseMost    = 30 * 24 * time.Hour
+	historyMost  = 20 // entries about one image
 )
 
 // admin serves the admin socket, which belongs to root: metrics, health, and all requests that return
@@ -242,16 +243,26 @@ func (a *admin) why(r *http.Request) (any, error) {
 		return nil, refuse(http.StatusServiceUnavailable, "nothing was decided yet")
 	}
 	w := v.Why(e)
-	past, err := a.history.Read(history.PageMost, "") // only the newest entries are searched
-	if err != nil {
-		a.log.Debug("explain an image without its history", "error", err)
-	}
-	for _, e := range past.Entries {
-		if e.ID == w.Image.ID {
-			w.History = append(w.History, e)
+	w.History = a.historyOf(w.Image.ID)
+	return w, nil
+}
+
+// historyOf returns the newest entries about an image, at most historyMost.
+func (a *admin) historyOf(id string) (found []page.HistoryEntry) {
+	for before := ""; ; {
+		past, err := a.history.Read(history.PageMost, before)
+		if err != nil {
+			a.log.Debug("explain an image without its whole history", "error", err)
+		}
+		for _, e := range past.Entries {
+			if e.ID == id && len(found) < historyMost {
+				found = append(found, e)
+			}
+		}
+		if before = past.Next; before == "" || len(found) == historyMost {
+			return found
 		}
 	}
-	return w, nil
 }
 
 // past returns a page of what was removed and refused.

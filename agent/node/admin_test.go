@@ -289,6 +289,50 @@ func TestReclaimBesideOthers(t *testing.T) {
 	})
 }
 
+// TestReclaimIsCapped: the hourly cap holds for a run that somebody asks for, too.
+func TestReclaimIsCapped(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.Images.MaxRemovalsPerHour = "1"
+		all := w.five()
+		w.fill(60)
+		q := page.PlanRequest{FreeBytes: 70 * mib}
+		p := w.plan(q)
+		if len(p.Remove) < 2 {
+			t.Fatalf("the plan is %q", ids(p.Remove))
+		}
+		status, steps, e := w.reclaim(q, p.Digest)
+		if last := steps[len(steps)-1]; status != http.StatusOK || last.Result != "capped" || last.Removed != 1 {
+			t.Errorf("status %d, %+v, ended with %+v", status, e, last)
+		}
+		w.wantRemoved(all[0])
+	})
+}
+
+// TestReclaimWhileTheAgentStops: the last event says why the run ended.
+func TestReclaimWhileTheAgentStops(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.five()
+		w.fill(60)
+		q := page.PlanRequest{FreeBytes: 70 * mib}
+		p := w.plan(q)
+		withdrawn, down := 0, make(chan struct{})
+		w.rt.SetFaults(fake.Faults{During: func(string) {
+			if withdrawn++; withdrawn == 2 {
+				go func() {
+					defer close(down)
+					w.down()
+				}()
+				time.Sleep(time.Second)
+			}
+		}})
+		_, steps, _ := w.reclaim(q, p.Digest)
+		<-down
+		if last := steps[len(steps)-1]; last.Result != "incomplete" || last.Reason != "the agent is stopping" {
+			t.Errorf("ended with %+v", last)
+		}
+	})
+}
+
 // The filesystem of the images goes away during a run: the run ends with an error, the agent goes on.
 func TestReclaimOfADiskThatGoes(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/page"
 	"github.com/ebb-agent/ebb/agent/node/watermark"
 	"github.com/ebb-agent/ebb/bpf"
 	"github.com/ebb-agent/ebb/policy/image"
@@ -238,4 +239,33 @@ func TestConfigInfo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPagesReadTheDisks: a page shows each disk as it is, although nothing has happened for which the agent
+// looked at it.
+func TestPagesReadTheDisks(t *testing.T) {
+	for _, path := range []string{"/status", "/du"} {
+		inWorld(t, func(w *world) {
+			w.cfg.ReconcileInterval = config.Duration(24 * time.Hour)
+			w.up()
+			disk := newPlainDisk(otherDev, size)
+			w.mountAt(kubeletDir, disk)
+			for n := range uint64(10) {
+				w.pass(time.Minute)
+				disk.available.Store(size - (n+1)*size/100)
+			}
+			var p struct{ Filesystems []page.Filesystem }
+			w.get(path, &p)
+			for _, f := range p.Filesystems {
+				if f.Path != kubeletDir {
+					continue
+				}
+				if f.UsedPercent != 10 || f.FullInSeconds == nil || math.Abs(*f.FullInSeconds-90*60) > 9*60 {
+					t.Errorf("%s: %+v", path, f)
+				}
+				return
+			}
+			t.Errorf("%s has no disk of the kubelet: %+v", path, p)
+		})
+	}
 }

@@ -319,3 +319,28 @@ func checkCrash(t *testing.T, dir string, gone []string) {
 		t.Errorf("gone are %q, the history says %q", gone, removed)
 	}
 }
+
+// TestWhyReadsTheWholeHistory: thousands of removed containers do not hide what happened to an image.
+func TestWhyReadsTheWholeHistory(t *testing.T) {
+	inWorld(t, func(w *world) {
+		id := w.five()[4]
+		removed := func(kind, id string) {
+			for _, a := range w.agent.history.Begin(page.HistoryEntry{Kind: kind, ID: id}) {
+				a.Removed(nil)
+			}
+		}
+		removed(page.KindImage, id)
+		for n := range 2500 {
+			removed(page.KindContainer, fmt.Sprint("c", n))
+			if n%100 == 0 {
+				synctest.Wait() // until they are written
+			}
+		}
+		synctest.Wait()
+		var why page.Why
+		w.get("/why?image="+id, &why)
+		if len(why.History) != 1 || why.History[0].ID != id {
+			t.Errorf("the image's history is %+v", why.History)
+		}
+	})
+}

@@ -37,10 +37,13 @@ func (p *parts) pageStatus(l *looks) page.Status {
 	return s
 }
 
-// pageFilesystems returns all watched filesystems, that of the images first.
+// pageFilesystems reads all watched filesystems, and returns them, that of the images first.
 func (p *parts) pageFilesystems() []page.Filesystem {
 	list := []page.Filesystem{}
 	for _, f := range p.watermark.Filesystems() {
+		if !f.Believing() {
+			_ = p.watermark.Read(f) // if it fails, the last reading counts
+		}
 		d := f.Disk
 		one := page.Filesystem{
 			Names: f.Names, Path: f.Path, Type: f.Type, Device: f.Device(), Kernel: f.Kernel,

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/page"
 )
@@ -87,38 +88,41 @@ func duParts(t *text, u Usage) {
 	type part struct {
 		name string
 		page.Size
+		oldest *time.Time
 	}
-	parts := []part{{"images", u.Totals.Images}}
+	parts := []part{{name: "images", Size: u.Totals.Images}}
 	for _, e := range u.Totals.Others {
-		parts = append(parts, part{"only by " + e.By, e.Size})
+		parts = append(parts, part{"only by " + e.By, e.Size, e.Oldest})
 	}
 	for _, e := range u.Totals.Nobody {
-		parts = append(parts, part{"unreferenced " + e.By, e.Size})
+		parts = append(parts, part{"unreferenced " + e.By, e.Size, e.Oldest})
 	}
 	if len(u.Logs) > 0 {
-		parts = append(parts, part{"logs of pods", page.Size{Bytes: logs(u.Logs)}})
+		parts = append(parts, part{name: "logs of pods", Size: page.Size{Bytes: logs(u.Logs)}})
 	}
 	if len(u.Pods) > 0 {
 		sum := PodUsage{}
 		for _, p := range u.Pods {
 			sum.WritableBytes, sum.VolumeBytes = sum.WritableBytes+p.WritableBytes, sum.VolumeBytes+p.VolumeBytes
 		}
-		parts = append(parts, part{"writable layers", page.Size{Bytes: sum.WritableBytes}}, part{"emptyDirs and other volumes", page.Size{Bytes: sum.VolumeBytes}})
+		parts = append(parts, part{name: "writable layers", Size: page.Size{Bytes: sum.WritableBytes}},
+			part{name: "emptyDirs and other volumes", Size: page.Size{Bytes: sum.VolumeBytes}})
 	}
 	if u.OpenDeleted != nil && u.OpenDeleted.Bytes > 0 {
-		parts = append(parts, part{"deleted, still open", u.OpenDeleted.Size})
+		parts = append(parts, part{name: "deleted, still open", Size: u.OpenDeleted.Size})
 	}
 	largest := uint64(1)
 	for _, p := range parts {
 		largest = max(largest, p.Bytes)
 	}
-	list := newTable(column{name: "WHAT"}, column{name: "SIZE", right: true}, column{name: "INODES", right: true, spare: 1}, column{name: "", spare: 2})
+	list := newTable(column{name: "WHAT"}, column{name: "SIZE", right: true}, column{name: "INODES", right: true, spare: 1},
+		column{name: "OLDEST", right: true, spare: 3}, column{name: "", spare: 2})
 	for _, p := range parts {
 		inodes := ""
 		if p.Inodes > 0 {
 			inodes = fmt.Sprint(p.Inodes)
 		}
-		list.add(p.name, size(p.Bytes), inodes, bar(float64(p.Bytes)/float64(largest), 20))
+		list.add(p.name, size(p.Bytes), inodes, ageOf(u.Time, p.oldest), bar(float64(p.Bytes)/float64(largest), 20))
 	}
 	list.write(t, "  ")
 	if u.PodsUnknown != "" {

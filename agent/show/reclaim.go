@@ -53,7 +53,7 @@ type Run struct {
 	Of      int    `json:"of"`
 	Failed  int    `json:"failed"`
 	Freed   uint64 `json:"freedBytes"`
-	Result  string `json:"result"`           // of the agent; or "unknown" (see Err), or "not begun"
+	Result  string `json:"result"`           // of the agent; or "unknown" (see Err), "not begun", "left out" or "no answer"
 	Reason  string `json:"reason,omitempty"` // why it ended so, if the agent reports that
 	Err     error  `json:"-"`
 	Error   string `json:"error,omitempty"`
@@ -102,9 +102,11 @@ var results = map[string]string{
 	"short":      "everything that the plan showed and that may be removed is gone, and it is not enough",
 	"paused":     "the agent was paused during the run",
 	"capped":     "the cap on removals (images.maxRemovalsPerHour) is reached",
-	"incomplete": "some removals failed",
+	"incomplete": "not all of it was done",
 	"unknown":    "the outcome of the rest is unknown",
 	"not begun":  "not begun",
+	"left out":   "left out",
+	"no answer":  "no answer, and nothing was begun",
 }
 
 // Ended shows the outcomes of runs.
@@ -115,7 +117,7 @@ func Ended(w io.Writer, v View, runs []Run) error {
 		removed, freed = removed+r.Removed, freed+r.Freed
 		ended += count(r.Result == "done")
 		outcome := cmp.Or(results[r.Result], Clean(r.Result))
-		if r.Result != "not begun" {
+		if r.Of > 0 && r.Result != "not begun" {
 			outcome += fmt.Sprintf("; %d of %s removed, %s freed", r.Removed, plural(r.Of, "image"), size(r.Freed))
 		}
 		if r.Failed > 0 {

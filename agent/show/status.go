@@ -18,8 +18,10 @@ import (
 type Controller struct {
 	Pods    int       `json:"pods"`
 	Ready   int       `json:"ready"`
-	Leader  string    `json:"leader,omitempty"` // the holder of its Lease
+	Version string    `json:"version,omitempty"` // of the leader's pod
+	Leader  string    `json:"leader,omitempty"`  // the holder of its Lease
 	Renewed time.Time `json:"renewed,omitzero"`
+	Halted  string    `json:"halted,omitempty"`  // why it deletes nothing, as the leader left it on the Lease
 	Unknown []string  `json:"unknown,omitempty"` // what could not be read, and why
 }
 
@@ -40,11 +42,14 @@ type Others struct {
 	ManagersAtRisk  []string       `json:"managersAtRisk,omitempty"`  // those of ManagersOff that a storage version migration can end
 }
 
-// Findings counts the nodes that are not ready, paused or degraded, and the kube-controller-managers at
-// risk.
+// Findings counts the nodes that are not ready, paused or degraded, a controller that is halted or of
+// which no pod is ready, and the kube-controller-managers at risk.
 func (r StatusReport) Findings() (n int) {
 	if r.Others != nil {
 		n = len(r.Others.ManagersAtRisk)
+	}
+	if c := r.Controller; c != nil && (c.Halted != "" || c.Pods > 0 && c.Ready == 0) {
+		n++
 	}
 	for _, node := range answered(r.Nodes) {
 		if s := node.Page; !s.Ready || s.Paused != nil || len(s.Degraded) > 0 {
@@ -248,6 +253,12 @@ func (c *Controller) line(now time.Time) string {
 	}
 	if c.Leader != "" {
 		parts = append(parts, fmt.Sprintf("%s leads; Lease renewed %s ago", Clean(c.Leader), age(now, c.Renewed)))
+	}
+	if c.Version != "" {
+		parts = append(parts, "version "+Clean(c.Version))
+	}
+	if c.Halted != "" {
+		parts = append(parts, fmt.Sprintf("halted (%s): it deletes nothing; see: ebb control ready", Clean(c.Halted)))
 	}
 	for _, u := range c.Unknown {
 		parts = append(parts, "unknown: "+Clean(u))

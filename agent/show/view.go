@@ -17,6 +17,7 @@ import (
 type View struct {
 	Width int  // columns of the terminal; 0: there is no limit
 	Color bool // marks what needs attention
+	Full  bool // shows all nodes in full, not only the first MostBlocks
 }
 
 // Node is what one node answered.
@@ -199,11 +200,12 @@ func answered[P any](nodes []Node[P]) (list []Node[P]) {
 	return list
 }
 
-// blocks shows the first MostBlocks nodes in full, each other node in one line.
+// blocks shows the first MostBlocks nodes in full, each other node in one line. With View.Full it
+// shows all in full.
 func blocks[P any](t *text, nodes []Node[P], full, short func(Node[P])) {
 	for i, n := range nodes {
 		switch {
-		case i < MostBlocks:
+		case i < MostBlocks || t.Full:
 			if i > 0 {
 				t.WriteByte('\n')
 			}

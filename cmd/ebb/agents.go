@@ -36,9 +36,7 @@ func (a *agentAccess) flags(cmd *cobra.Command) {
 	f.StringVar(&a.socket, "socket", "", "on a node: ask its agent by this socket (usually "+stdio.DefaultSocket+"), without the API server")
 	f.DurationVar(&a.timeout, "timeout", nodeTimeout, "how long to wait for each node")
 	program.Choices(cmd, "output", a.choices()...)
-	if err := cmd.RegisterFlagCompletionFunc("node", completeNodes); err != nil {
-		panic(err)
-	}
+	completesNodes(cmd)
 	for _, other := range []string{"ebb-namespace", "node", "kubeconfig", "context"} {
 		cmd.MarkFlagsMutuallyExclusive("socket", other)
 	}

@@ -16,7 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ebb-agent/ebb/agent/desk"
 	"github.com/ebb-agent/ebb/agent/node/page"
+	"github.com/ebb-agent/ebb/agent/show"
 	"github.com/ebb-agent/ebb/agent/show/showtest"
 )
 
@@ -130,6 +132,11 @@ func TestDeskExitCodes(t *testing.T) {
 		}
 		printable(t, out+errs)
 	}
+	c.halted = "breaker-open"
+	if out, _, code := call(t, nil, "status --node worker-1"); code != 3 || !strings.Contains(out, "halted (breaker-open)") {
+		t.Errorf("the controller is halted: exit code %d\n%s", code, out)
+	}
+	c.halted = ""
 	c.Status = showtest.Troubled()
 	if out, _, code := call(t, nil, "status"); code != 3 {
 		t.Errorf("findings: exit code %d\n%s", code, out)
@@ -286,6 +293,10 @@ func TestReclaim(t *testing.T) {
 		{"many named", "reclaim --to 60 --node worker-1,worker-2", "y\n", nil, 0, []string{"from 2 nodes?", "2 of 2 nodes done"}, 2},
 		{"observes", one, "", func(c *cluster) { c.Plan.Mode = "observe" }, 1, []string{"worker-1 is left out: its agent runs in mode observe", "nothing was removed"}, 0},
 		{"paused", one, "", func(c *cluster) { c.Plan.Paused = &page.Pause{Until: showtest.Now} }, 1, []string{"worker-1 is left out: its agent is paused until"}, 0},
+		{"one is silent", "reclaim --node worker-1,silent --to 60 --yes", "", func(c *cluster) { c.nodes = append(c.nodes, "silent") }, 4, []string{"silent: no answer, and nothing was begun", "1 of 2 nodes done"}, 1},
+		{"one is silent, json", "reclaim --node worker-1,silent --to 60 --yes -o json", "", func(c *cluster) { c.nodes = append(c.nodes, "silent") }, 4, []string{`"result": "no answer"`}, 1},
+		{"nothing goes, json", one + " --yes -o json", "", func(c *cluster) { c.Plan.Remove = nil }, 0, []string{`"nodes": []`}, 0},
+		{"all plans are shown", "reclaim --to 60 --max-nodes 7", "n\n", nil, 1, []string{"worker-7: 1 image would be removed"}, 0},
 		{"many, all changed", "reclaim --to 60 --max-nodes 7 --yes", "", func(c *cluster) { c.Next = []page.Plan{other, other, other, other, other, other, other} }, 1, []string{"its plan is another one now"}, 7},
 		{"many, one fails", "reclaim --to 60 --max-nodes 9 --yes", "", func(c *cluster) { c.Busy = "no" }, 1, []string{"not begun: no", "0 of 9 nodes done"}, -1},
 	} {
@@ -316,6 +327,38 @@ func TestReclaim(t *testing.T) {
 			}
 			printable(t, out+errs)
 		})
+	}
+}
+
+// TestReclaimRest: nodes that were asked for, and on which nothing is begun, count.
+func TestReclaimRest(t *testing.T) {
+	observing, paused, empty, fine := showtest.Plan(), showtest.Plan(), showtest.Short(), showtest.Plan()
+	observing.Mode, paused.Paused, empty.Remove = "observe", &page.Pause{}, nil
+	enough := empty
+	enough.Hold = nil
+	for name, test := range map[string]struct {
+		other desk.Result[page.Plan]
+		code  error
+	}{
+		"observes":          {desk.Result[page.Plan]{Value: observing}, exitCode(exitError)},
+		"paused":            {desk.Result[page.Plan]{Value: paused}, exitCode(exitError)},
+		"silent":            {desk.Result[page.Plan]{Err: errors.New("no")}, exitIncomplete},
+		"nothing to remove": {desk.Result[page.Plan]{Value: empty}, exitFindings},
+		"nothing needed":    {desk.Result[page.Plan]{Value: enough}, nil},
+	} {
+		for most, want := range map[int]error{0: test.code, 2: nil} {
+			if name == "silent" {
+				want = exitIncomplete
+			}
+			r := &reclaimer{most: most, out: io.Discard, err: io.Discard}
+			chosen, _ := r.choose([]desk.Result[page.Plan]{test.other, {Value: fine}})
+			if len(chosen) != 1 {
+				t.Errorf("%s: chosen %v", name, chosen)
+			}
+			if err := r.ended([]show.Run{{Result: "done"}}); !errors.Is(err, want) {
+				t.Errorf("%s, at most %d: %v, not %v", name, most, err, want)
+			}
+		}
 	}
 }
 
@@ -378,6 +421,8 @@ func TestCompletion(t *testing.T) {
 		"__complete why docker.io/library/b":             "docker.io/library/busybox:1.36\n:4\n",
 		"__complete why --node worker-1 registry.int":    showtest.Busy().References[0] + "\n:4\n",
 		"__complete nodes --node ":                       "silent\nworker-1\n:4\n",
+		"__complete doctor --node ":                      "silent\nworker-1\n:4\n",
+		"__complete sysdump --node ":                     "silent\nworker-1\n:4\n",
 		"__complete images --sort ":                      "used\nsize\nown\nname\nfreed\n:4\n",
 		"__complete why --kubeconfig /nowhere docker.io": ":4\n",
 	} {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -196,9 +197,11 @@ func (c *control) askSocket(ctx context.Context, method, path string) error {
 		if err != nil {
 			return fmt.Errorf("ask the controller: %s: %w", resp.Status, err)
 		}
-		return fmt.Errorf("the controller says: %s: %s", resp.Status, strings.TrimSpace(string(text)))
+		return fmt.Errorf("the controller says: %s: %s", resp.Status, visible(strings.TrimSpace(string(text))))
 	}
-	if _, err := io.Copy(c.stdout, io.LimitReader(resp.Body, longestAnswer)); err != nil {
+	out := &visibleWriter{w: c.stdout}
+	_, err = io.Copy(out, io.LimitReader(resp.Body, longestAnswer))
+	if err := errors.Join(err, out.Close()); err != nil {
 		return fmt.Errorf("read the controller's answer: %w", err)
 	}
 	return outcome(notReady, false)

@@ -108,6 +108,7 @@ func doctorCommand(stdout, stderr io.Writer) *cobra.Command {
 	program.Choices(cmd, "output", "text", "json")
 	cmd.MarkFlagsMutuallyExclusive("kubelet-config", "kubelet-url")
 	cmd.MarkFlagsMutuallyExclusive("node", "root")
+	completesNodes(cmd)
 	cmd.MarkFlagsRequiredTogether("kubelet-cert-file", "kubelet-key-file")
 	return cmd
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ebb-agent/ebb/agent/cluster/election"
 	"github.com/ebb-agent/ebb/agent/desk/desktest"
 	"github.com/ebb-agent/ebb/agent/show/showtest"
 )
@@ -24,10 +25,11 @@ type cluster struct {
 	*showtest.Agent
 	kubelet    *desktest.Kubelet
 	nodes      []string
-	alone      bool // there is no controller
-	forbidden  bool // what is beside pods and exec
-	migrates   bool // storage versions
-	noExec     bool // exec is forbidden
+	alone      bool   // there is no controller
+	halted     string // what the leader noted on its Lease
+	forbidden  bool   // what is beside pods and exec
+	migrates   bool   // storage versions
+	noExec     bool   // exec is forbidden
 	refused    atomic.Int64
 	kubeconfig string
 }
@@ -74,7 +76,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		write(http.StatusOK, object{"kind": "PodList", "items": []object{{"metadata": leader, "status": ready}, {"metadata": object{"name": "another"}, "status": object{}}}})
 	case path == "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases":
 		// Whatever the release is called, and its Lease.
-		write(http.StatusOK, object{"kind": "LeaseList", "items": []object{{"spec": object{"holderIdentity": "ebb-controller-7d\x1b[2J_1", "renewTime": showtest.Now}}}})
+		write(http.StatusOK, object{"kind": "LeaseList", "items": []object{{"metadata": object{"annotations": object{election.HaltedKey: c.halted}}, "spec": object{"holderIdentity": "ebb-controller-7d\x1b[2J_1", "renewTime": showtest.Now}}}})
 	case strings.HasSuffix(path, "/proxy/configz"):
 		fmt.Fprint(w, `{"kubeletconfig": {"imageGCHighThresholdPercent": 85}}`)
 	case path == "/api/v1/namespaces/kube-system/pods":

@@ -52,6 +52,7 @@ type reclaimer struct {
 	yes      bool
 	most     int // nodes; 0: the named ones
 	request  page.PlanRequest
+	rest     []show.Run    // of nodes on which nothing is begun
 	in       *bufio.Reader // of the terminal
 	out, err io.Writer
 }
@@ -128,6 +129,9 @@ func (r *reclaimer) start(ctx context.Context, agents []desk.Agent) error {
 		if left > 0 {
 			return errors.New("nothing was removed: no other node has images to remove")
 		}
+		if r.output == "json" {
+			return r.ended(nil)
+		}
 		r.say("No image goes.\n")
 		return outcome(show.Unmet(nodes) > 0, show.Silent(nodes) > 0)
 	}
@@ -158,7 +162,9 @@ func (r *reclaimer) showPlans(chosen []candidate, all []show.Node[page.Plan]) er
 			}
 		}
 	}
-	return show.Plans(r.out, viewOf(r.out), all, false)
+	v := viewOf(r.out)
+	v.Full = true // nobody agrees to what is not shown
+	return show.Plans(r.out, v, all, false)
 }
 
 // agreed asks the person to confirm, unless --yes is set. If the person declines, the error is

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -27,20 +28,32 @@ const (
 )
 
 // choose returns the nodes where images would be removed, those where most is freed first. With
-// --max-nodes it returns only so many. An agent that observes or is paused
-// would refuse: the node is named, and left out.
+// --max-nodes it returns only so many. An agent that observes or is paused would refuse: its node is
+// left out, and its plan with it. Of the other nodes, r.rest gets those whose outcome counts.
 func (r *reclaimer) choose(results []desk.Result[page.Plan]) (chosen []candidate, left int) {
 	for _, n := range results {
+		rest := show.Run{Node: n.Agent.Node, Result: "left out"}
 		switch p := n.Value; {
-		case n.Err != nil || len(p.Remove) == 0:
+		case n.Err != nil:
+			rest.Result, rest.Err = "no answer", n.Err
+		case len(p.Remove) == 0 && p.Hold == nil:
+			continue
+		case len(p.Remove) == 0:
+			rest.Result = "short"
 		case p.Mode != "" && p.Mode != string(config.ModeEnforce):
-			r.say("%s is left out: its agent runs in mode %s, which removes nothing.\n", show.Clean(n.Agent.Node), show.Clean(p.Mode))
-			left++
+			rest.Err = fmt.Errorf("its agent runs in mode %s, which removes nothing", p.Mode)
 		case p.Paused != nil:
-			r.say("%s is left out: its agent is paused %s.\n", show.Clean(n.Agent.Node), show.Paused(p.Time, *p.Paused))
-			left++
+			rest.Err = fmt.Errorf("its agent is paused %s", show.Paused(p.Time, *p.Paused))
 		default:
 			chosen = append(chosen, candidate{n.Agent, p})
+			continue
+		}
+		if rest.Result == "left out" {
+			r.say("%s is left out: %s.\n", show.Clean(rest.Node), show.Clean(rest.Err.Error()))
+			left++
+		}
+		if r.most == 0 || n.Err != nil { // without --max-nodes, each of these nodes was asked for
+			r.rest = append(r.rest, rest)
 		}
 	}
 	slices.SortStableFunc(chosen, func(a, b candidate) int {
@@ -157,8 +170,9 @@ func planIn(refused *desk.Refused) *page.Plan {
 	return e.Plan
 }
 
-// ended writes the outcomes of all runs, and returns that of the command.
+// ended writes the outcomes of all runs and of r.rest, and returns that of the command.
 func (r *reclaimer) ended(runs []show.Run) error {
+	runs = append(append([]show.Run{}, runs...), r.rest...) // in JSON no runs are []
 	for i := range runs {
 		if runs[i].Err != nil {
 			runs[i].Error = runs[i].Err.Error()
@@ -177,13 +191,13 @@ func (r *reclaimer) ended(runs []show.Run) error {
 	return outcomeOf(runs)
 }
 
-// outcomeOf returns the outcome of the command. An error takes precedence over an unknown outcome,
-// and that over a run that did not free enough.
+// outcomeOf returns the outcome of the command. An error takes precedence over an unknown outcome or
+// a missing answer, and that over a run that did not free enough.
 func outcomeOf(runs []show.Run) error {
 	refused, unknown, short := false, false, false
 	for _, run := range runs {
 		switch {
-		case run.Result == "unknown":
+		case run.Result == "unknown" || run.Result == "no answer":
 			unknown = true
 		case run.Err != nil || run.Failed > 0:
 			refused = true

@@ -29,15 +29,18 @@ right to get nodes/proxy, and whether a kube-controller-manager that runs as a p
 objects, which needs the right to list pods in kube-system. Otherwise that is unknown.
 
 It changes nothing. With --wait it asks every two seconds until all agents are ready. It ends
-at once if you lack a right. A finding is an agent that is not ready, paused or degraded, and a
-kube-controller-manager that a storage version migration can end.
+at once if you lack a right. It does not know which pods are still to be replaced: after an
+upgrade, wait with "kubectl rollout status" first.
+
+A finding is an agent that is not ready, paused or degraded, a controller that is paused or of
+which no pod is ready, and a kube-controller-manager that a storage version migration can end.
 
 ` + exitTable
 
 const statusExamples = `  # the state of agents and controller
   ebb status
 
-  # after an upgrade: wait until all agents are ready
+  # wait until all agents are ready
   ebb status --wait --wait-timeout 10m
 
   # on a node, only the agent there
@@ -151,7 +154,7 @@ func (a *agentAccess) controller(ctx context.Context) (*show.Controller, error) 
 			c.Ready++
 		}
 		if instance.Leads {
-			c.Leader, c.Renewed = instance.Pod, instance.Renewed
+			c.Leader, c.Version, c.Renewed, c.Halted = instance.Pod, instance.Version, instance.Renewed, instance.Halted
 		}
 	}
 	return c, nil

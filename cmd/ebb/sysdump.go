@@ -75,6 +75,7 @@ func sysdumpCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.IntVar(&o.maxNodes, "max-nodes", 20, "ask the agents of at most this many nodes")
 	flags.IntVar(&o.lines, "log-lines", 20000, "how many of the last lines of each log")
 	o.to.flags(flags)
+	completesNodes(cmd)
 	return cmd
 }
 

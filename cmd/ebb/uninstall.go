@@ -36,7 +36,7 @@ const uninstallExamples = `  # before: whether ebb may be uninstalled
   ebb uninstall check
 
   # after: clean the nodes
-  ebb uninstall unload --namespace ebb-system --image ghcr.io/ebb-agent/ebb:v1`
+  ebb uninstall unload --namespace ebb-system --image ghcr.io/ebb-agent/ebb:0.1.0`
 
 func uninstallCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
@@ -158,10 +158,10 @@ Exit codes:
   4  a node did not answer in time`
 
 const unloadExamples = `  # all nodes
-  ebb uninstall unload --namespace ebb-system --image ghcr.io/ebb-agent/ebb:v1
+  ebb uninstall unload --namespace ebb-system --image ghcr.io/ebb-agent/ebb:0.1.0
 
   # a node that was down
-  ebb uninstall unload --namespace ebb-system --image ghcr.io/ebb-agent/ebb:v1 --node worker-7`
+  ebb uninstall unload --namespace ebb-system --image ghcr.io/ebb-agent/ebb:0.1.0 --node worker-7`
 
 func unloadCommand(stdout, stderr io.Writer) *cobra.Command {
 	var to access

@@ -99,6 +99,13 @@ func completeImages(cmd *cobra.Command, args []string, word string) ([]string, c
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
+// completesNodes makes shells complete --node.
+func completesNodes(cmd *cobra.Command) {
+	if err := cmd.RegisterFlagCompletionFunc("node", completeNodes); err != nil {
+		panic(err)
+	}
+}
+
 // completeNodes offers the nodes that have an agent.
 func completeNodes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	names := completion(cmd, mostNodes, func(_ context.Context, c *desk.Client) (string, error) { return c.Agent.Node, nil })

@@ -16,7 +16,7 @@ import (
 
 // The annotations of the Lease that hold the state.
 const (
-	haltedKey    = "ebb-agent.github.io/halted"
+	HaltedKey    = "ebb-agent.github.io/halted" // State.Halted; "ebb status" reads it
 	deletionsKey = "ebb-agent.github.io/deletions"
 )
 
@@ -56,14 +56,14 @@ func (m *LeaseState) Read(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, m.failed("read", err)
 	}
-	return State{lease.Annotations[haltedKey], lease.Annotations[deletionsKey]}, nil
+	return State{lease.Annotations[HaltedKey], lease.Annotations[deletionsKey]}, nil
 }
 
 // Write stores the state, and creates the Lease if there is none. It removes the annotations of
 // empty fields.
 func (m *LeaseState) Write(ctx context.Context, k State) error {
 	annotations, set := map[string]any{}, map[string]string{}
-	for key, word := range map[string]string{haltedKey: k.Halted, deletionsKey: k.Deletions} {
+	for key, word := range map[string]string{HaltedKey: k.Halted, deletionsKey: k.Deletions} {
 		annotations[key] = nil
 		if word != "" {
 			annotations[key], set[key] = word, word

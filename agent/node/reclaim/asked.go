@@ -1,6 +1,7 @@
 package reclaim
 
 import (
+	"context"
 	"errors"
 	"slices"
 
@@ -188,7 +189,10 @@ func (a *Asked) end(run *Run) error {
 	}
 	run.say()
 	why := ""
-	if end.err != nil {
+	switch {
+	case errors.Is(end.err, context.Canceled): // nobody reads this if the caller went away
+		why = "the agent is stopping"
+	case end.err != nil:
 		why = end.err.Error()
 	}
 	a.report(run, page.ReclaimEvent{Event: "ended", Result: end.result, FreedBytes: end.freed, Reason: why})
