@@ -64,7 +64,7 @@ func (k *KubeletFacts) ask(ctx context.Context, o Options) (answered bool) {
 	return err == nil
 }
 
-func kubeletOptions(c config.Kubelet) kube.KubeletOptions {
+func kubeletOptions(c config.PodsKubelet) kube.KubeletOptions {
 	return kube.KubeletOptions{
 		URL: c.URL, TokenFile: c.TokenFile, CertFile: c.ClientCertificate, KeyFile: c.ClientKey,
 		CAFile: c.CertificateAuthority, ServerName: c.ServerName, InsecureSkipVerify: c.InsecureSkipTLSVerify,

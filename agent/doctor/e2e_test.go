@@ -212,7 +212,7 @@ func TestRealKubeletNotRestarted(t *testing.T) {
 	// The agent may ask this kubelet for its pods, so the doctor asks it, too.
 	access := b.access(t)
 	o.Config.Pods.Source = config.PodsFromKubelet
-	o.Config.Pods.Kubelet = config.Kubelet{
+	o.Config.Pods.Kubelet = config.PodsKubelet{
 		URL: access.URL, CertificateAuthority: access.CAFile, ClientCertificate: access.CertFile, ClientKey: access.KeyFile,
 	}
 	b.waitForPods(t, o)

@@ -167,6 +167,6 @@ func (p *parts) composeStats(o Options, filesystems *watermark.Metrics) {
 	p.heat = stats.NewHeat(p.registry, o.Probes, cmp.Or(notLoaded, noHeat), o.Sources, p.conditions)
 	p.writers = stats.NewWriters(p.registry, o.Probes, cmp.Or(notLoaded, noWriters), o.Cgroups, o.Config.Writers.Top, o.Sources, p.conditions)
 	p.unused = stats.NewUnused(p.registry)
-	p.kubelet = stats.NewKubelet(p.registry, o.Log)
+	p.kubelet = stats.NewKubelet(p.registry, o.Config.Kubelet.ImageGCHighThresholdPercent, o.Log)
 	stats.NewPrograms(p.registry, o.Probes, o.NoProbes, o.Config, filesystems.Watches)
 }

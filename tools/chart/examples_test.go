@@ -39,7 +39,7 @@ func TestExamples(t *testing.T) {
 			"prometheusRule.enabled=true", "prometheusRule.labels.release=monitoring", "dashboard.enabled=true"},
 		"canary-then-enforce.yaml": {"agent.profiles.canary.mode=enforce", "agent.config.images.maxRemovalsPerHour=20",
 			"agent.config.images.keep={registry.example/base/**}"},
-		"hand-over-kubeadm.yaml": {"agent.mode=enforce", "agent.hostPID=true", "podMonitor.enabled=true", "podMonitor.labels.release=monitoring",
+		"hand-over-kubeadm.yaml": {"agent.mode=enforce", "agent.hostPID=true", "agent.config.kubelet.imageGCHighThresholdPercent=100", "podMonitor.enabled=true", "podMonitor.labels.release=monitoring",
 			"prometheusRule.enabled=true", "prometheusRule.optional=true", "prometheusRule.labels.release=monitoring"},
 	}
 	files, err := filepath.Glob(filepath.Join(root, examples, "*.yaml"))

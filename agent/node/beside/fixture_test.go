@@ -79,7 +79,7 @@ func (b *fixture) askKubelet() {
 	files, err := b.kubelet.ClientFiles(peers.User{Name: "ebb-agent", Groups: []string{"system:masters"}})
 	b.must(err)
 	b.config.Pods.Source = config.PodsFromKubelet
-	b.config.Pods.Kubelet = config.Kubelet{
+	b.config.Pods.Kubelet = config.PodsKubelet{
 		URL: b.kubelet.URL(), ClientCertificate: files.Cert, ClientKey: files.Key, CertificateAuthority: files.CA,
 	}
 }

@@ -25,6 +25,7 @@ type Config struct {
 	Images            Images      `json:"images" doc:"When images are removed. Fields that the kubelet has, too, have the kubelet's names and meanings."`
 	Containers        Containers  `json:"containers" doc:"When dead containers, their sandboxes and their logs are removed. The limits and their defaults are the kubelet's (--minimum-container-ttl-duration and the two --maximum-dead-containers flags)."`
 	Pods              Pods        `json:"pods" doc:"How the agent learns which pods are bound to this node. While the source does not answer, no pod counts as deleted."`
+	Kubelet           Kubelet     `json:"kubelet" doc:"Settings of the node's kubelet, for alerts alone."`
 	Filesystems       Filesystems `json:"filesystems" doc:"Directories to watch, besides the filesystems of images, blobs and writable layers. The runtime names those filesystems, and the thresholds under images apply to them. Directories on one filesystem have one threshold: that of images, if images or blobs are there, else the lowest one."`
 	Kernel            Kernel      `json:"kernel" doc:"The eBPF programs in the kernel."`
 	Writers           Writers     `json:"writers" doc:"Which containers fill the disk."`
@@ -76,9 +77,9 @@ const (
 
 // Pods configures the source of this node's pods.
 type Pods struct {
-	Source    string    `json:"source" doc:"kubelet: the kubelet's /pods, with authentication. apiserver: a watch of this node's pods. none: no source. With none, the last dead container and the last sandbox of each deleted pod stay, and so do logs. Images that a pod waits for are not known then."`
-	Kubelet   Kubelet   `json:"kubelet" doc:"For source kubelet."`
-	APIServer APIServer `json:"apiserver" doc:"For source apiserver."`
+	Source    string      `json:"source" doc:"kubelet: the kubelet's /pods, with authentication. apiserver: a watch of this node's pods. none: no source. With none, the last dead container and the last sandbox of each deleted pod stay, and so do logs. Images that a pod waits for are not known then."`
+	Kubelet   PodsKubelet `json:"kubelet" doc:"For source kubelet."`
+	APIServer APIServer   `json:"apiserver" doc:"For source apiserver."`
 }
 
 // The values of source.
@@ -88,8 +89,13 @@ const (
 	PodsFromAPIServer = "apiserver"
 )
 
-// Kubelet says how to ask the kubelet.
+// Kubelet has settings of the node's kubelet.
 type Kubelet struct {
+	ImageGCHighThresholdPercent int `json:"imageGCHighThresholdPercent" doc:"The kubelet's imageGCHighThresholdPercent. 100: it removes no images for space. 0: not known, alerts assume its default, 85. With pods.source kubelet the agent asks the kubelet."`
+}
+
+// PodsKubelet says how to ask the kubelet.
+type PodsKubelet struct {
 	URL                   string `json:"url" doc:"URL of the kubelet. http://127.0.0.1:10255 is its read-only port, if that is on."`
 	TokenFile             string `json:"tokenFile" doc:"File with a bearer token, read again for each request. Its identity needs \"get\" on nodes/pods or nodes/proxy. Empty: none."`
 	ClientCertificate     string `json:"clientCertificate" doc:"File with a client certificate (PEM), instead of a token."`
@@ -184,7 +190,7 @@ func Default() Config {
 			Enabled: true, MaxPerPodContainer: 1, MaxContainers: -1, AgeFrom: AgeFromCreation, StartGrace: Duration(time.Minute),
 			Logs: true, LogLinks: "/var/log/containers",
 		},
-		Pods: Pods{Source: PodsFromNobody, Kubelet: Kubelet{URL: "https://127.0.0.1:10250"}, APIServer: APIServer{Events: true}},
+		Pods: Pods{Source: PodsFromNobody, Kubelet: PodsKubelet{URL: "https://127.0.0.1:10250"}, APIServer: APIServer{Events: true}},
 		Filesystems: Filesystems{
 			Kubelet:   Directory{Path: "/var/lib/kubelet", HighThresholdPercent: 85, InodesHighThresholdPercent: 90},
 			PodLogs:   Directory{Path: "/var/log/pods", HighThresholdPercent: 85, InodesHighThresholdPercent: 90},

@@ -133,6 +133,7 @@ images:
 runtime: containerd.sock
 state: {directory: var/lib/ebb}
 kernel: {layerHeat: hot}
+kubelet: {imageGCHighThresholdPercent: 101}
 filesystems:
   kubelet: {path: kubelet, highThresholdPercent: 0}
   podLogs: {path: /var/log/pods/, inodesHighThresholdPercent: 101}
@@ -159,6 +160,7 @@ log: {level: loud, format: null}
 		`images.low: unknown field`,
 		`runtime: want a mapping, got the string "containerd.sock"`,
 		`kernel.layerHeat: "hot" is not one of`,
+		`kubelet.imageGCHighThresholdPercent: 101 is not between 0 and 100`,
 		`state.directory: "var/lib/ebb" is not a clean absolute path`,
 		`filesystems.kubelet.path: "kubelet" is not a clean absolute path`,
 		`filesystems.kubelet.highThresholdPercent: 0 is not between 1 and 100`,

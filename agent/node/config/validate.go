@@ -45,6 +45,9 @@ func (c *Config) problems(bad map[string]bool) []error {
 	oneOf("kernel.layerHeat", c.Kernel.LayerHeat, HeatAuto, HeatOff, HeatReads)
 	absolute("state.directory", c.State.Directory)
 	absolute("state.lockFile", c.State.LockFile)
+	if n := c.Kubelet.ImageGCHighThresholdPercent; n < 0 || n > 100 {
+		fail("kubelet.imageGCHighThresholdPercent", "%d is not between 0 and 100", n)
+	}
 	if c.Writers.Top < 0 || c.Writers.Top > 1000 {
 		fail("writers.top", "%d is not between 0 and 1000", c.Writers.Top)
 	}

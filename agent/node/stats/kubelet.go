@@ -27,14 +27,19 @@ type KubeletSettings interface {
 // Kubelet exports when the kubelet itself removes images, for alerts on nodes where no program does.
 type Kubelet struct {
 	log   *slog.Logger
-	ratio *prometheus.GaugeVec // without labels; no series before the first answer
+	ratio *prometheus.GaugeVec // without labels; no series while not known
 }
 
-// NewKubelet registers the metric.
-func NewKubelet(r *prometheus.Registry, log *slog.Logger) *Kubelet {
+// NewKubelet registers the metric. It has the configured percentage until a kubelet answers; no value if
+// that is 0.
+func NewKubelet(r *prometheus.Registry, configured int, log *slog.Logger) *Kubelet {
 	f := program.Factory{Registry: r, Subsystem: "node"}
-	return &Kubelet{log: log, ratio: f.Gauges("kubelet_image_gc_threshold_ratio",
-		"The kubelet's own imageGCHighThresholdPercent, from 0 to 1. At 1 the kubelet removes no images for space. Only with pods.source kubelet, and the right to get nodes/configz.")}
+	k := &Kubelet{log: log, ratio: f.Gauges("kubelet_image_gc_threshold_ratio",
+		"The kubelet's own imageGCHighThresholdPercent, from 0 to 1. At 1 the kubelet removes no images for space. As configured (kubelet.imageGCHighThresholdPercent), or as the kubelet answers: with pods.source kubelet, and the right to get nodes/configz.")}
+	if configured > 0 {
+		k.ratio.WithLabelValues().Set(float64(configured) / 100)
+	}
+	return k
 }
 
 // Run asks the kubelet until ctx ends. The latest answer holds while the kubelet gives none.

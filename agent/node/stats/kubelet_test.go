@@ -28,12 +28,18 @@ func (a *answers) ImageGCHighThreshold(context.Context) (int, error) {
 	return s.percent, s.err
 }
 
+// TestKubelet: the kubelet's answer counts, and until the first one what is configured.
 func TestKubelet(t *testing.T) {
+	t.Run("not configured", func(t *testing.T) { testKubelet(t, 0, nil) })
+	t.Run("configured", func(t *testing.T) { testKubelet(t, 90, []float64{0.9}) })
+}
+
+func testKubelet(t *testing.T, configured int, first []float64) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		registry, from := prometheus.NewRegistry(), &answers{}
 		from.Store(&settings{err: errors.New("403")})
-		k := NewKubelet(registry, slog.New(slog.NewTextHandler(&log, nil)))
+		k := NewKubelet(registry, configured, slog.New(slog.NewTextHandler(&log, nil)))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- k.Run(ctx, from) }()
@@ -41,7 +47,7 @@ func TestKubelet(t *testing.T) {
 			settings
 			want []float64
 		}{
-			{settings{100, nil}, nil}, // before it there was no answer
+			{settings{100, nil}, first}, // before it there was no answer
 			{settings{0, errors.New("500")}, []float64{1}},
 			{settings{85, nil}, []float64{1}},
 			{settings{0, errors.New("500")}, []float64{0.85}},
