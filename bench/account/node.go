@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -121,7 +119,7 @@ func (a asked) ask(ctx context.Context, runs int, p *agentrun.Process) (took []f
 	return took, bytes, nil
 }
 
-// monitorWatch repeats a request that takes the agent's monitor and nothing else. The request waits
+// monitorWatch repeats a request that takes the agent's monitor and little else. The request waits
 // for the monitor, the CPU and the connection, so it is never shorter than the monitor was held.
 type monitorWatch struct {
 	cancel context.CancelFunc
@@ -135,29 +133,14 @@ func watchMonitor(ctx context.Context, p *agentrun.Process) *monitorWatch {
 	w := &monitorWatch{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		client := http.Client{Transport: &http.Transport{DialContext: new(net.Dialer).DialContext}}
-		defer client.CloseIdleConnections()
 		for ctx.Err() == nil && w.err == nil {
 			began := time.Now()
-			w.err = w.once(ctx, &client, p.URL()+"/healthz")
+			w.err = p.Ask(ctx, http.MethodGet, "/past", nil, nil)
 			w.waits = append(w.waits, time.Since(began).Seconds()*1e3)
 			_ = benchmark.Pause(ctx, time.Millisecond)
 		}
 	}()
 	return w
-}
-
-func (w *monitorWatch) once(ctx context.Context, client *http.Client, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	return errors.Join(err, resp.Body.Close())
 }
 
 // stop returns how long each request took, without the last one, which was interrupted.
