@@ -33,7 +33,7 @@ const (
 func (b *fixture) watch(ctx context.Context, fail func(error)) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	told := 0
+	printed := 0
 	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
@@ -55,10 +55,10 @@ func (b *fixture) watch(ctx context.Context, fail func(error)) {
 			b.measure(ctx)
 		}
 		all := b.oracle.Violations()
-		for ; told < len(all); told++ {
-			benchmark.Say("VIOLATION %s", all[told])
+		for ; printed < len(all); printed++ {
+			benchmark.Say("VIOLATION %s", all[printed])
 			if !b.goOn {
-				fail(fmt.Errorf("violation: %s", all[told]))
+				fail(fmt.Errorf("violation: %s", all[printed]))
 				return
 			}
 		}

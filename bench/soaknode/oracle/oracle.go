@@ -71,7 +71,7 @@ type image struct {
 	ended    time.Time
 	hidden   bool      // an outage hides when it ended
 	unseen   bool      // it also hides the use itself: the layers in the other namespace were new
-	told     time.Time // the end of the use about which a wrong answer was reported
+	reported time.Time // the end of the use about which a wrong answer was reported
 }
 
 // pod is a pod that was started.
@@ -101,7 +101,7 @@ type Oracle struct {
 	pods       map[string]*pod
 	notes      map[string][]string // recent events of each image, for readers of a violation
 	over       time.Time           // since when the disk is over its high threshold; zero: it is not
-	told       bool                // this crossing was reported as late
+	reported   bool                // this crossing was reported as late
 	outages    int
 	lastOutage time.Time // when the latest one ended
 	lines      []time.Time
@@ -120,7 +120,7 @@ func (o *Oracle) accuse(at time.Time, what, format string, args ...any) {
 
 // accuseOf reports a violation because of an image, with the image's recent events.
 func (o *Oracle) accuseOf(id string, at time.Time, what, format string, args ...any) {
-	o.accuse(at, what, "%s; told: %s", fmt.Sprintf(format, args...), strings.Join(o.notes[id], ", "))
+	o.accuse(at, what, "%s; before: %s", fmt.Sprintf(format, args...), strings.Join(o.notes[id], ", "))
 }
 
 // mostNotes limits the notes of an image.
@@ -415,7 +415,7 @@ func (o *Oracle) Disk(percent float64, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if percent < o.config.High || o.outages > 0 {
-		o.over, o.told = time.Time{}, false
+		o.over, o.reported = time.Time{}, false
 		return
 	}
 	if o.over.IsZero() {
@@ -428,8 +428,8 @@ func (o *Oracle) Disk(percent float64, at time.Time) {
 	}
 	late := at.Sub(latest(since, o.over, o.lastOutage))
 	o.figures.Late = max(o.figures.Late, late)
-	if late > o.config.Late && !o.told {
-		o.told = true
+	if late > o.config.Late && !o.reported {
+		o.reported = true
 		o.accuse(at, TooLate, "%.1f %% for %v, and %s could go since %s", percent, late.Round(time.Millisecond), id, since.Format("15:04:05.000"))
 	}
 }
@@ -455,9 +455,9 @@ func (o *Oracle) couldGo(at time.Time) (since time.Time, which string, frees flo
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
-// LastUse compares the agent's answer about a last use with the truth. A zero said means no last
-// use. Each error is reported once. about is what else the agent said about the image.
-func (o *Oracle) LastUse(id string, said, asked time.Time, about string) {
+// LastUse compares the agent's answer about a last use with the truth. A zero answer means no
+// last use. Each error is reported once. about has what else the agent answered about the image.
+func (o *Oracle) LastUse(id string, answer, asked time.Time, about string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	i := o.images[id]
@@ -471,25 +471,25 @@ func (o *Oracle) LastUse(id string, said, asked time.Time, about string) {
 	if i.hidden { // a use with an unknown end counts as later, but no later than the agent finds it
 		end = latest(end, o.lastOutage)
 	}
-	if said.IsZero() && !i.came.Before(i.ended) {
+	if answer.IsZero() && !i.came.Before(i.ended) {
 		return // it was gone before this pull, as the oracle has not heard yet
 	}
 	var off time.Duration
 	switch {
-	case said.IsZero():
+	case answer.IsZero():
 		off = asked.Sub(i.ended)
-	case said.Before(i.begun):
+	case answer.Before(i.begun):
 		if i.unseen {
 			return // the copy was used and removed before an agent that was ended had looked at it
 		}
-		off = i.begun.Sub(said)
-	case said.After(end):
-		off = said.Sub(end)
+		off = i.begun.Sub(answer)
+	case answer.After(end):
+		off = answer.Sub(end)
 	}
 	o.figures.LastUse = max(o.figures.LastUse, off)
-	if off > o.config.LastUse && !i.told.Equal(i.ended) {
-		i.told = i.ended
-		o.accuseOf(id, asked, WrongLastUse, "of %s (%s): %s, the truth is %s to %s", id, about, said.Format("15:04:05.000"),
+	if off > o.config.LastUse && !i.reported.Equal(i.ended) {
+		i.reported = i.ended
+		o.accuseOf(id, asked, WrongLastUse, "of %s (%s): %s, the truth is %s to %s", id, about, answer.Format("15:04:05.000"),
 			i.begun.Format("15:04:05.000"), i.ended.Format("15:04:05.000"))
 	}
 }

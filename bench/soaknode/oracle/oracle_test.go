@@ -86,7 +86,7 @@ func TestJudges(t *testing.T) {
 		}, WrongRemoval},
 		"gone in silence":        {func(o *Oracle) { o.Protect("a", "c", at(5)); o.Present(nil, at(10)) }, WrongRemoval},
 		"an outage is no excuse": {func(o *Oracle) { o.Protect("a", "c", at(5)); o.OutageBegins(at(6)); o.Present(nil, at(10)) }, WrongRemoval},
-		"told twice":             {func(o *Oracle) { o.Protect("a", "c", at(5)); o.Removed(removal(10)); o.Present(nil, at(11)) }, WrongRemoval},
+		"protected twice":        {func(o *Oracle) { o.Protect("a", "c", at(5)); o.Removed(removal(10)); o.Present(nil, at(11)) }, WrongRemoval},
 		"dropped":                {func(o *Oracle) { o.Protect("a", "c", at(5)); o.Dropped("a"); o.Present(nil, at(10)) }, ""},
 		"listed":                 {func(o *Oracle) { o.Protect("a", "c", at(5)); o.Present([]string{"a"}, at(10)) }, ""},
 		"came again, late line":  {func(o *Oracle) { o.Came("a", 30, at(10.5), at(11)); o.Protect("a", "c", at(5)); o.Removed(removal(10)) }, ""},
