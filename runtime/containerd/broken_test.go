@@ -2,6 +2,7 @@ package containerd_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/containerd"
+	"github.com/ebb-agent/ebb/runtime/inventory"
 	"github.com/ebb-agent/ebb/tools/await"
 	"github.com/ebb-agent/ebb/tools/node"
 	"github.com/ebb-agent/ebb/tools/node/nodetest"
@@ -81,8 +83,17 @@ func (p *proxied) unpack(t *testing.T, name string) {
 	must(t, "unpack", client.NewImage(p.Client(), record).Unpack(in, "proxy"))
 }
 
-// hanging is a snapshotter whose backend answers no more.
-type hanging struct{ snapshots.Snapshotter }
+// hanging is a snapshotter whose backend answers no more. blind is one that still lists its layers, and
+// measures none.
+type (
+	hanging struct{ snapshots.Snapshotter }
+	blind   struct{ snapshots.Snapshotter }
+)
+
+func (blind) Usage(ctx context.Context, _ string) (snapshots.Usage, error) {
+	<-ctx.Done()
+	return snapshots.Usage{}, ctx.Err()
+}
 
 func (hanging) Stat(ctx context.Context, _ string) (snapshots.Info, error) {
 	<-ctx.Done()
@@ -94,8 +105,13 @@ func TestBrokenSnapshotter(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		flavor node.Flavor
-		hangs  bool
-	}{{"down, " + string(node.Debian), node.Debian, false}, {"down, " + string(node.V2), node.V2, false}, {"hangs", node.V2, true}} {
+		hangs  func(snapshots.Snapshotter) snapshots.Snapshotter // nil: the process is down
+	}{
+		{"down, " + string(node.Debian), node.Debian, nil},
+		{"down, " + string(node.V2), node.V2, nil},
+		{"hangs", node.V2, func(s snapshots.Snapshotter) snapshots.Snapshotter { return hanging{s} }},
+		{"cannot measure", node.V2, func(s snapshots.Snapshotter) snapshots.Snapshotter { return blind{s} }},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, _ := startProxied(t, c.flavor)
 			plain := h.Import(t, node.CRINamespace, Image{Name: "plain.test/a:1", Layers: []Layer{{Seed: "plain", Bytes: 1 << 20}}})
@@ -117,24 +133,35 @@ func TestBrokenSnapshotter(t *testing.T) {
 				}
 			}
 			users(r, false)
-			h.stop()
-			if c.hangs {
-				h.serve(t, hanging{h.backend})
-				defer func(usual time.Duration) { *containerd.SnapshotterTimeout = usual }(*containerd.SnapshotterTimeout)
-				*containerd.SnapshotterTimeout = 3 * time.Second
-			}
-			users(r, true)
-			users(connect(t, h.Node), true)
-
 			checked, err := r.Check(t.Context(), plain)
 			must(t, "check", err)
 			w, err := r.Withdraw(t.Context(), checked[plain])
+			must(t, "withdraw", err)
+			h.stop()
+			if c.hangs != nil {
+				h.serve(t, c.hangs(h.backend))
+				defer func(usual time.Duration) { *containerd.SnapshotterTimeout = usual }(*containerd.SnapshotterTimeout)
+				*containerd.SnapshotterTimeout = 3 * time.Second
+			}
+			// Between the list and the last look: whether an image is used there cannot be known.
+			if _, err := r.Users(t.Context(), w); !errors.Is(err, inventory.ErrStale) && c.name != "cannot measure" {
+				t.Errorf("users, with the snapshotter gone: %v", err)
+			}
+			must(t, "restore", w.Restore(t.Context()))
+			if c.name != "cannot measure" { // its sizes are known already
+				users(r, true)
+			}
+			users(connect(t, h.Node), true)
+
+			checked, err = r.Check(t.Context(), plain)
+			must(t, "check", err)
+			w, err = r.Withdraw(t.Context(), checked[plain])
 			must(t, "withdraw", err)
 			if by, err := r.Users(t.Context(), w); err != nil || len(by[0]) > 0 {
 				t.Errorf("users of what is withdrawn: %q, %v", by, err)
 			}
 			must(t, "complete", w.Complete(t.Context(), true))
-			if c.hangs {
+			if c.hangs != nil {
 				h.stop()
 			}
 			h.serve(t, h.backend)

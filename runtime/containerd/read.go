@@ -260,7 +260,7 @@ func (r *Runtime) readUsage(ctx context.Context, s *space, broken brokenSnapshot
 		}
 		u, ok := r.cache.size(s.name, *snap)
 		if !ok {
-			got, err := r.client.SnapshotService(snap.snapshotter).Usage(ctx, snap.key)
+			got, err := r.usageOf(ctx, snap)
 			if errdefs.IsNotFound(err) {
 				continue // removed since the list: takes nothing
 			}
@@ -276,6 +276,12 @@ func (r *Runtime) readUsage(ctx context.Context, s *space, broken brokenSnapshot
 		snap.bytes, snap.inodes = u.Bytes, u.Inodes
 	}
 	return nil
+}
+
+func (r *Runtime) usageOf(ctx context.Context, s *snapshotRecord) (snapshots.Usage, error) {
+	ctx, cancel := context.WithTimeout(ctx, snapshotterTimeout)
+	defer cancel()
+	return r.client.SnapshotService(s.snapshotter).Usage(ctx, s.key)
 }
 
 func (r *Runtime) readContents(ctx context.Context, s *space) error {

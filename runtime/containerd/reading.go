@@ -3,6 +3,7 @@ package containerd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -137,7 +138,7 @@ func (r *Runtime) readStanding(ctx context.Context, spaces []space, chains map[s
 			err = broken.err() // which images are unpacked there is not known yet
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: %w", inventory.ErrStale, err)
 		}
 	}
 	return nil

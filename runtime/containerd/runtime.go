@@ -25,7 +25,7 @@ import (
 // because a busy disk slows both alike.
 const readTimeout = 30 * time.Second
 
-// snapshotterTimeout is how long one snapshotter may take to list a namespace's snapshots.
+// snapshotterTimeout is how long one snapshotter may take to list a namespace's snapshots, or to measure one.
 var snapshotterTimeout = 10 * time.Second // shorter in a test
 
 // Runtime is a containerd with its CRI plugin, over one socket.

@@ -35,6 +35,10 @@ var ErrNamesBack = errors.New("the withdrawal was undone")
 // connections before its CRI plugin is ready. It says nothing about the requested object.
 var ErrUnavailable = errors.New("runtime unavailable")
 
+// ErrStale is returned (wrapped) when a part of the runtime that the latest inventory has read cannot be read any more.
+// It says nothing about the requested object: a new inventory shows which images are affected.
+var ErrStale = errors.New("the latest inventory does not hold any more")
+
 // ErrUnsupported is returned (wrapped) when the snapshotter does not work with
 // directories that overlayfs stacks, so that a layer has no root to watch.
 var ErrUnsupported = errors.New("snapshotter has no layer directories")

@@ -154,7 +154,7 @@ func (run *Run) withdraw(ctx context.Context, plan []image.Decision, tooLong fun
 	}
 	run.pass.listed = false
 	for n, d := range plan {
-		if n > 0 && tooLong() || run.pass.away != nil {
+		if n > 0 && tooLong() || run.pass.away != nil || run.pass.doubt {
 			break
 		}
 		i, err := fresh(n)
