@@ -274,6 +274,46 @@ func TestLastLookFails(t *testing.T) {
 	})
 }
 
+// TestLastLookBesideABrokenSnapshotter: no image is blamed for it, and none waits for it without names.
+func TestLastLookBesideABrokenSnapshotter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		looks := 0
+		w.rt.SetFaults(fake.Faults{Users: fmt.Errorf("%w: list snapshots in proxy: connection refused", inventory.ErrStale), Restored: func(string) {
+			if looks++; looks == 3 { // in the first pass every failure is in doubt
+				w.wantRemoved()
+				go w.rt.SetFaults(fake.Faults{}) // the next inventory has it as broken
+			}
+		}})
+		w.fill(81)
+		w.pass(time.Second)
+		w.wantRemoved(ids[0], ids[1])
+		w.wantLogged(0, "image could not be removed")
+	})
+}
+
+// TestImagesAfterAFullDisk: what a full disk kept from being removed is tried again once there is room, although
+// the disk is still above its threshold.
+func TestImagesAfterAFullDisk(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		full := map[string]error{}
+		for _, id := range ids {
+			full[id] = fmt.Errorf("delete image: %w", inventory.ErrNoSpace)
+		}
+		w.rt.SetFaults(fake.Faults{Remove: full})
+		w.fill(99)
+		w.pass(4 * time.Hour) // the next try would be an hour after the latest
+		w.wantRemoved()
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(20 * time.Second)
+		w.wantRemoved()
+		w.others(97)
+		w.pass(20 * time.Second)
+		w.wantRemoved(ids...)
+	})
+}
+
 // A disk too full to withdraw is not too full to remove.
 func TestNoSpaceToWithdraw(t *testing.T) {
 	for _, fault := range []error{inventory.ErrNoSpace, inventory.ErrUnsupported} {

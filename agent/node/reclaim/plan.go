@@ -24,6 +24,24 @@ type filesystem struct {
 	plan   image.Plan   // the latest
 	would  shadow.Would // in mode observe
 	hold   *image.Hold  // of the latest plan, for the next one; kept.Hold is the one that was logged
+	full   bool         // a removal failed because a disk was full
+	fullAt uint64       // the bytes that were available then
+}
+
+// roomToRemove is how much has to come free after a removal failed on a full disk until it is tried
+// again at once, in bytes. containerd's database needs some pages.
+const roomToRemove = 1 << 20
+
+// untilRoom returns a hold that also ends once there is room for removals that failed on a full disk.
+func (f *filesystem) untilRoom(hold *image.Hold) *image.Hold {
+	if hold == nil || !f.full {
+		return hold
+	}
+	h := *hold
+	if at := f.fullAt + roomToRemove; h.EndsAtBytes == 0 || at < h.EndsAtBytes {
+		h.EndsAtBytes = at
+	}
+	return &h
 }
 
 // Find finds out which filesystems hold images. It is called when the watched ones have moved.
@@ -96,6 +114,12 @@ func (r *Reclaimer) planAgain(inv *inventory.Inventory) (work bool) {
 // plan asks the policy for the plans, and makes a filesystem with images to remove the target. If both
 // have some, it is the one that is further over its high threshold. plan returns false if neither has.
 func (r *Reclaimer) plan(inv *inventory.Inventory) (work bool) {
+	for _, f := range r.filesystems {
+		if f.full && f.AvailableBytes >= f.fullAt+roomToRemove {
+			f.full = false
+			r.gate.RoomAgain()
+		}
+	}
 	if r.asked != nil {
 		return r.asked.plan(r, inv)
 	}
@@ -195,7 +219,7 @@ func (r *Reclaimer) planned() (next time.Time) {
 		if r.shadow != nil {
 			hold = f.would.Hold
 		}
-		r.o.Disks.Planned(f.Filesystem, hold)
+		r.o.Disks.Planned(f.Filesystem, f.untilRoom(hold))
 		r.explainHold(f)
 		f.kept.Hold = f.plan.Hold
 		holds = append(holds, f.plan.Hold)

@@ -2,6 +2,7 @@ package reclaim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -260,6 +261,9 @@ func (run *Run) measure(ctx context.Context, gone []leaving, before watermark.Me
 		r.gate.Forget(l.ImageID)
 		run.pass.gone(l.ImageID)
 	}
+	if len(gone) > 0 {
+		r.gate.RoomAgain()
+	}
 	run.o.Save()
 }
 
@@ -282,14 +286,19 @@ func (run *Run) firstRemovalDone() {
 
 func (run *Run) removalFailed(l leaving, err error) {
 	d := l.Decision
-	if run.pass.hurry {
+	if run.pass.hurry || errors.Is(err, inventory.ErrStale) {
 		l.attempt.Unknown("")
 		run.pass.doubt = true
 		run.o.Log.Debug("a removal failed; listing everything again", "image", d.ImageID, "reason", err)
 		return
 	}
 	l.attempt.Failed(err)
-	times, wait := run.r.gate.Add(d.ImageID, run.o.Now())
+	times, wait := run.r.gate.Failed(d.ImageID, run.o.Now(), err)
+	if errors.Is(err, inventory.ErrNoSpace) {
+		for _, f := range run.r.filesystems {
+			f.full, f.fullAt = true, f.AvailableBytes
+		}
+	}
 	run.outcome.failed++
 	run.r.metrics.failures.Inc()
 	run.o.Log.Warn("image could not be removed; continuing with others", "image", d.ImageID, "reason", "removal failed",

@@ -1,10 +1,13 @@
 package removal
 
 import (
+	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/history"
+	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
 // Gate is what every removal of one kind passes: the switch, the failures by ID, and the history. Each
@@ -13,7 +16,27 @@ type Gate struct {
 	*Switch
 	History *history.History // of removals, and of what was kept although its turn had come
 	Failures[string]
-	logged string // IDs of the plan that was logged last
+	noRoom map[string]bool // IDs that failed because the disk was full
+	logged string          // IDs of the plan that was logged last
+}
+
+// Failed records that a removal failed, as Add does.
+func (g *Gate) Failed(id string, now time.Time, err error) (times int, wait time.Duration) {
+	if errors.Is(err, inventory.ErrNoSpace) {
+		if g.noRoom == nil {
+			g.noRoom = make(map[string]bool)
+		}
+		g.noRoom[id] = true
+	}
+	return g.Add(id, now)
+}
+
+// RoomAgain forgets the failures on a full disk: there is room now.
+func (g *Gate) RoomAgain() {
+	for id := range g.noRoom {
+		g.Forget(id)
+	}
+	clear(g.noRoom)
 }
 
 // Opens reports whether a plan that removes these may be carried out. In mode observe it may not: then

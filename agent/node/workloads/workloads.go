@@ -3,7 +3,6 @@ package workloads
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -87,8 +86,7 @@ type Workloads struct {
 	again    bool // Reconcile was called while busy
 	seen     seen
 	plan     plan
-	gate     removal.Gate    // by the ID of container or sandbox, or the entry of a log directory
-	noRoom   map[string]bool // keys of gate whose removal failed because the disk was full
+	gate     removal.Gate // by the ID of container or sandbox, or the entry of a log directory
 }
 
 // seen is what the latest look found, and what is known from earlier ones.
@@ -114,7 +112,7 @@ func New(r *prometheus.Registry, o Options) *Workloads {
 	return &Workloads{
 		Options: o, metrics: m, executor: newExecutor(o, m),
 		gate: removal.Gate{Switch: o.Switch, History: o.History},
-		seen: seen{finished: make(map[string]time.Time), ended: make(map[string]int)}, noRoom: make(map[string]bool),
+		seen: seen{finished: make(map[string]time.Time), ended: make(map[string]int)},
 	}
 }
 
@@ -364,17 +362,11 @@ func (w *Workloads) Reported(r Report) {
 	for _, id := range r.removed {
 		w.gate.Forget(id)
 	}
-	if len(r.removed) > 0 { // so there is room again, and the next look tries what failed for lack of it
-		for id := range w.noRoom {
-			w.gate.Forget(id)
-		}
-		clear(w.noRoom)
+	if len(r.removed) > 0 {
+		w.gate.RoomAgain()
 	}
 	for id, err := range r.failed {
-		if errors.Is(err, inventory.ErrNoSpace) {
-			w.noRoom[id] = true
-		}
-		times, wait := w.gate.Add(id, now)
+		times, wait := w.gate.Failed(id, now, err)
 		w.sooner(w.Now().Add(wait))
 		w.Log.Warn("could not be removed; continuing with others", "id", id, "reason", "removal failed", "error", err,
 			"attempts", times, "next", wait.String())
