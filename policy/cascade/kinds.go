@@ -43,6 +43,7 @@ func (c *Collector) TypeWent(now time.Time, apiVersion, kind string) {
 	c.enter(id, unserved)
 	c.distrust(id)
 	c.wakeOrphaning(id)
+	c.forgetVersions(id)
 	c.kinds.release(id)
 	c.releaseHeld()
 }
@@ -141,9 +142,36 @@ func (c *Collector) Synced(now time.Time, apiVersion, kind string) {
 			c.vanish(i, doubted)
 		}
 	}
+	c.forgetVersions(id)
 	c.wakeKind(id)
 	if ok, _ := c.listed(); ok {
 		c.releaseHeld()
+	}
+}
+
+// forgetVersions forgets the objects of a type in the versions that are not served any more, once they
+// are all known in another version. No watch reports on them in the old ones.
+func (c *Collector) forgetVersions(id uint32) {
+	group, base := c.kinds.all[id].group, c.kinds.all[id].base
+	listed, withdrawn := false, []uint32(nil)
+	for other := range c.kinds.all {
+		switch k := &c.kinds.all[other]; {
+		case k.group != group || k.base != base:
+		case k.phase == synced:
+			listed = true
+		case k.phase == unserved:
+			withdrawn = append(withdrawn, uint32(other))
+		}
+	}
+	if !listed {
+		return
+	}
+	for _, old := range withdrawn {
+		for _, i := range c.nodesOf(old) {
+			if n := c.at(i); n.kind == old && n.flags&observed != 0 {
+				c.vanish(i, doubted)
+			}
+		}
 	}
 }
 
