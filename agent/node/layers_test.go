@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -195,5 +196,27 @@ func TestInodeNumberGivenAgain(t *testing.T) {
 		w.kernel.ran(key)
 		w.pass(time.Hour)
 		w.wantUsed(id, used)
+	})
+}
+
+// TestLayersOfABrokenSnapshotter: while a snapshotter cannot be read, the kernel goes on recording the uses of its
+// layers, and none is asked for again afterwards.
+func TestLayersOfABrokenSnapshotter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ids := w.five()
+		key := w.keyOf(ids[1])
+		w.rt.SetFaults(fake.Faults{Broken: map[string]string{"overlayfs": "timeout"}, In: map[string]string{ids[1]: "overlayfs"}})
+		w.pass(time.Hour)
+		w.add("new", 40) // once its layer is found, the kernel is told of all layers that are gone
+		w.pass(time.Hour)
+		if !slices.Contains(w.kernel.Tracked(), key) {
+			t.Fatal("the kernel records uses of the layer no more")
+		}
+		w.kernel.ran(key)
+		used := time.Now()
+		w.pass(time.Hour)
+		w.rt.SetFaults(fake.Faults{Resolve: errors.New("a layer is looked for again")})
+		w.pass(time.Hour)
+		w.wantUsed(ids[1], used)
 	})
 }

@@ -65,7 +65,12 @@ func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
 	for _, id := range r.ids() {
 		img := r.image(id)
 		img.Roots = g.roots[id]
-		img.Unread = r.faults.In[id]
+		if img.Unread = r.faults.In[id]; img.Unread != "" {
+			for _, l := range img.Layers {
+				delete(inv.Snapshots, l)
+			}
+			img.Layers = nil // they cannot be listed
+		}
 		inv.Images = append(inv.Images, img)
 	}
 	return inv, nil

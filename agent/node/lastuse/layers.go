@@ -37,7 +37,7 @@ type Layers struct {
 	retryAt  time.Time                // when to ask again; zero: not planned
 	blind    map[inventory.Layer]bool // the runtime has no directory for them
 	claimed  bool                     // every layer is known, and the kernel tracks no others
-	away     bool                     // some images are withdrawn, so the list lacks their layers
+	away     bool                     // some images are withdrawn, or their snapshotter is broken: the list lacks their layers
 }
 
 func newLayers(o *Options, i *images) *Layers {
@@ -148,9 +148,9 @@ func (s *Layers) later(l inventory.Layer) time.Time {
 }
 
 // keep forgets layers that no image has any more. While some images are away, it keeps every layer that
-// is still unpacked, because it may be theirs.
+// is still unpacked, because it may be theirs, and it keeps every layer of a snapshotter that cannot be read.
 func (s *Layers) keep(inv *inventory.Inventory, away bool) {
-	s.away = away
+	s.away = away || len(inv.Broken) > 0
 	live := make(map[inventory.Layer]bool, len(inv.Images))
 	for _, i := range inv.Images {
 		for _, l := range i.Layers {
@@ -159,6 +159,9 @@ func (s *Layers) keep(inv *inventory.Inventory, away bool) {
 	}
 	for l := range inv.Snapshots {
 		live[l] = live[l] || away
+	}
+	for l := range s.records {
+		live[l] = live[l] || inv.Broken[l.Snapshotter] != ""
 	}
 	if s.tracked.keep(live) {
 		s.claimed = false
