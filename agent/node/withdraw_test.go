@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/node/page"
 	"github.com/ebb-agent/ebb/agent/node/reclaim"
 	"github.com/ebb-agent/ebb/bpf"
@@ -289,6 +290,21 @@ func TestLastLookBesideABrokenSnapshotter(t *testing.T) {
 		w.pass(time.Second)
 		w.wantRemoved(ids[0], ids[1])
 		w.wantLogged(0, "image could not be removed")
+	})
+}
+
+// TestLookThatGetsNowhere: a look that ends without a result is followed by another, although nothing happens.
+func TestLookThatGetsNowhere(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cfg.ReconcileInterval = config.Duration(24 * time.Hour)
+		ids := w.five()
+		w.rt.SetFaults(fake.Faults{Users: fmt.Errorf("%w: list snapshots in proxy: connection refused", inventory.ErrStale)})
+		w.fill(81)
+		w.pass(30 * time.Second)
+		w.rt.SetFaults(fake.Faults{})
+		w.wantRemoved()
+		w.pass(time.Minute)
+		w.wantRemoved(ids[0], ids[1])
 	})
 }
 
