@@ -41,9 +41,7 @@ func (p *parts) pageStatus(l *looks) page.Status {
 func (p *parts) pageFilesystems() []page.Filesystem {
 	list := []page.Filesystem{}
 	for _, f := range p.watermark.Filesystems() {
-		if !f.Believing() {
-			_ = p.watermark.Read(f) // if it fails, the last reading counts
-		}
+		p.watermark.Refresh(f)
 		d := f.Disk
 		one := page.Filesystem{
 			Names: f.Names, Path: f.Path, Type: f.Type, Device: f.Device(), Kernel: f.Kernel,

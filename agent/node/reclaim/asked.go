@@ -77,7 +77,7 @@ func (a Advice) decides(inv *inventory.Inventory, change func(image.Snapshot) im
 	if f == nil {
 		return unknown
 	}
-	a.readNow(f)
+	a.r.o.Disks.Refresh(f.Filesystem)
 	s, now, path := a.r.snapshot(f, inv), a.r.o.Now(), f.Path
 	return func() (Answer, bool) {
 		plan, most := image.Decide(change(s), now), image.Ask(s, image.Size{}, now).Most
@@ -91,17 +91,9 @@ func (a Advice) Ask(inv *inventory.Inventory, q page.PlanRequest) Question {
 		return unknown
 	}
 	f := a.r.filesystems[0]
-	a.readNow(f)
+	a.r.o.Disks.Refresh(f.Filesystem)
 	s, now, need, path := a.r.snapshot(f, inv), a.r.o.Now(), needOf(q, f.Believed()), f.Path
 	return func() (Answer, bool) { return Answer{image.Ask(s, need, now), path, s.Disk.Inodes}, true }
-}
-
-// readNow reads the disk, unless removals are believed that it does not show yet. If it fails, the last
-// reading counts.
-func (a Advice) readNow(f *filesystem) {
-	if !f.Believing() {
-		_ = a.r.o.Disks.Read(f.Filesystem)
-	}
 }
 
 // needOf returns how much has to become available for a request.

@@ -261,9 +261,7 @@ func (run *Run) measure(ctx context.Context, gone []leaving, before watermark.Me
 		r.gate.Forget(l.ImageID)
 		run.pass.gone(l.ImageID)
 	}
-	if len(gone) > 0 {
-		r.gate.RoomAgain()
-	}
+	r.gate.RoomAgain()
 	run.o.Save()
 }
 

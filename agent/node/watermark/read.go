@@ -18,6 +18,14 @@ func (w *Watcher) Read(f *Filesystem) error {
 	return err
 }
 
+// Refresh takes a new reading of a filesystem, unless removals are believed that it does not show yet.
+// If that fails, the last reading counts.
+func (w *Watcher) Refresh(f *Filesystem) {
+	if !f.Believing() {
+		_ = w.Read(f)
+	}
+}
+
 // ReadForPlan takes a reading for a plan. It logs it if the threshold is reached, because the
 // kernel's event may still be on its way.
 func (w *Watcher) ReadForPlan(ctx context.Context, f *Filesystem) error {
