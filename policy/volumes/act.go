@@ -88,6 +88,9 @@ func (c *Collector) Answered(now, _ time.Time, id uint64, a gc.Answer) {
 		return // its Node exists, or is not known to be missing
 	}
 	l := e.left
+	if l.Absent() { // the read was of Pods
+		l.bound = a.State == gc.Exists
+	}
 	l.free = l.Absent() && a.State == gc.Absent
 	l.Answered(now, a.State)
 	c.Plan(e)

@@ -106,6 +106,7 @@ func (c *Collector) before(e *kept) {
 		l.Miss(c.Now(), false)
 	} else if l != nil {
 		l.Miss(c.Now(), c.nodes.Missing(l.node.Name))
+		l.bound = l.bound && l.Since > 0
 		c.reckon(l.node)
 	}
 }

@@ -19,6 +19,7 @@ type left struct {
 	csi     bool // it is a CSINode
 	unread  bool // its fields are not known
 	free    bool // a read after that of the Node found no Pod bound to it
+	bound   bool // the last such read found one
 }
 
 // node is a Node of attachments and CSINodes.
@@ -135,7 +136,7 @@ func (c *Collector) ConfirmLost(now time.Time, name string) bool {
 
 // decideLeft returns why and when an attachment or a CSINode is to be deleted. If the time is
 // zero, the reason is why it is kept; NodeGone then means that Config does not ask for its
-// deletion.
+// deletion. With PodsBound, another read is due at that time.
 func (c *Collector) decideLeft(e *kept) (gc.Reason, time.Time) {
 	l, never := e.left, time.Time{}
 	kind := "VolumeAttachment"
@@ -160,5 +161,9 @@ func (c *Collector) decideLeft(e *kept) (gc.Reason, time.Time) {
 	case !c.leases.Known():
 		return OtherUnread, never
 	}
-	return NodeGone, c.leases.Last(l.node.Name, l.Since).Time().Add(nodes.Quarantine(c.config.Quarantine))
+	why := NodeGone
+	if l.bound {
+		why = PodsBound
+	}
+	return why, c.leases.Last(l.node.Name, l.Since).Time().Add(nodes.Quarantine(c.config.Quarantine))
 }

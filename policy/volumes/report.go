@@ -10,7 +10,7 @@ import (
 
 // reported are the reasons for which an operator should look at an object.
 var reported = map[gc.Reason]bool{
-	ProvisionerGone: true, DriverGone: true, NotProvisioned: true, OtherClaim: true, Shared: true, ReclaimFailed: true, SecretUnclear: true, SinceUnknown: true, NodeGone: true, TooManyLost: true,
+	ProvisionerGone: true, DriverGone: true, NotProvisioned: true, OtherClaim: true, Shared: true, ReclaimFailed: true, SecretUnclear: true, SinceUnknown: true, NodeGone: true, TooManyLost: true, PodsBound: true,
 }
 
 // Counts returns the number of objects by reason.
@@ -27,7 +27,8 @@ func (c *Collector) Counts(time.Time) map[gc.Reason]int {
 // most is their maximum number.
 func (c *Collector) Reported(most int) (list []gc.Planned) {
 	for e := range c.Objects().All {
-		if why, due := c.decide(e); reported[why] && due.IsZero() {
+		why, due := c.decide(e)
+		if reported[why] && (due.IsZero() || why == PodsBound) || why == HeldByFinalizers && e.terminating {
 			list = append(list, gc.Planned{Object: c.Objects().Coordinates(e), Finding: e.Find(why)})
 		}
 	}

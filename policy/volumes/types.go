@@ -128,6 +128,7 @@ const (
 	NodeThere   gc.Reason = "node_exists"
 	NodesUnread gc.Reason = "nodes_not_read"
 	TooManyLost gc.Reason = "too_many_nodes_lost"
+	PodsBound   gc.Reason = "node_has_pods"   // its Node is gone, and the last live read found Pods bound to that Node
 	Unread      gc.Reason = "type_not_read"   // it was not listed, or cannot be read now
 	OtherUnread gc.Reason = "others_not_read" // a type that affects it was not listed, or cannot be read now
 )

@@ -438,7 +438,13 @@ func TestLeft(t *testing.T) {
 		}
 		now = now.Add(time.Minute)
 		to.Answered(now, now, to.Ready(now, 9)[0].ID, gc.Answer{State: gc.Absent})
+		if list := to.Reported(9); len(list) != 1 || list[0].Reason != volumes.PodsBound {
+			t.Errorf("%s: a Pod was bound to its Node, and reported is %+v", kind, list)
+		}
 		to.Answered(now, now, to.Ready(now, 9)[0].ID, gc.Answer{State: gc.Absent})
+		if list := to.Reported(9); len(list) > 0 {
+			t.Errorf("%s: the Pods are gone, and reported is %+v", kind, list)
+		}
 		if got := to.Ready(now, 9); len(got) != 1 || got[0].Verb != gc.Delete || got[0].Object.UID != "uid-n" || got[0].ResourceVersion != "7" || got[0].Owner.Name != "n" {
 			t.Errorf("%s: %+v", kind, got)
 		}

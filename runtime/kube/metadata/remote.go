@@ -20,11 +20,15 @@ type versions map[string]bool
 // other API server serves it.
 const registration = "apiregistration.k8s.io"
 
+// core is the version of Pods, Nodes and PersistentVolumes. Each kube-apiserver announces it as its own
+// (k8s.io/kube-aggregator, autoregister), and a restore of etcd shows in it.
+const core = "v1"
+
 // has reports whether another API server serves a version, as far as is known. An unknown version
-// is treated as if one did.
+// is treated as if one did, except core.
 func (v versions) has(name string) bool {
 	remote, known := v[name]
-	return v != nil && gc.GroupOf(name) != registration && (remote || !known)
+	return v != nil && gc.GroupOf(name) != registration && (remote || !known && name != core)
 }
 
 // remoteOf decides which of the discovered versions other API servers serve. If the APIServices

@@ -28,7 +28,7 @@ func TestRemoteVersions(t *testing.T) {
 		}
 		jsonObjects(`{"kind":"APIServiceList","items":[%s]}`, items...)(t, w, r)
 	}), Options{})
-	all := []groupVersion{{name: "a/v1"}, {name: "b/v1"}, {name: registration + "/v1"}}
+	all := []groupVersion{{name: "a/v1"}, {name: "b/v1"}, {name: core}, {name: registration + "/v1"}}
 	for i, test := range []struct {
 		announced    string // by group; those of other servers with a !
 		a, b, unsure bool
@@ -42,7 +42,7 @@ func TestRemoteVersions(t *testing.T) {
 		announced = test.announced
 		first, err := c.remoteVersions(context.Background())
 		remote, unsure := c.remoteOf(context.Background(), all, first, err)
-		if remote.has("a/v1") != test.a || remote.has("b/v1") != test.b || (unsure != nil) != test.unsure || remote.has(registration+"/v1") {
+		if remote.has("a/v1") != test.a || remote.has("b/v1") != test.b || (unsure != nil) != test.unsure || remote.has(registration+"/v1") || remote.has(core) {
 			t.Errorf("%d, announced %q: %v, %v", i, test.announced, remote, unsure)
 		}
 	}
