@@ -97,7 +97,11 @@ func (w *Watcher) await(ctx context.Context, f *Filesystem, before Measured, d i
 	ctx, cancel := context.WithTimeout(ctx, showDeadline)
 	defer cancel()
 	if settled = w.settling.settle(ctx, f, nil); settled {
-		ctx, cancel = context.WithTimeout(ctx, lateFor)
+		wait := lateFor
+		if f.short {
+			wait = 0
+		}
+		ctx, cancel = context.WithTimeout(ctx, wait)
 		defer cancel()
 	}
 	after = before
@@ -108,10 +112,11 @@ func (w *Watcher) await(ctx context.Context, f *Filesystem, before Measured, d i
 		}
 		after = now
 		if after.cameFree(before) >= enough(d) {
+			f.short = false
 			return after, settled
 		}
 		if !waited {
-			if settled {
+			if f.short = settled; settled {
 				w.o.Metrics.shortfalls.Inc()
 			}
 			return after, settled
