@@ -15,10 +15,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+// maxScrapes is how many scrapes may be served at once. A scrape that reads a disk that hangs never
+// ends, and holds a thread.
+const maxScrapes = 8
+
 // Metrics serves scrapes of r. If a metric cannot be collected, the others are still served.
-// promhttp_metric_handler_errors_total counts such scrapes.
+// promhttp_metric_handler_errors_total counts such scrapes. A scrape beside maxScrapes others gets 503.
 func Metrics(r *prometheus.Registry) http.Handler {
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r, ErrorHandling: promhttp.ContinueOnError})
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes})
 }
 
 // Serve serves at listener until ctx is done, and closes it. Requests in flight then have a second
