@@ -370,7 +370,7 @@ bench-idle: node-tools containerd-v2 build ## what the agent and the kubelet cos
 	@EBB_PEERS=$$($(NODE_PEERS)) $(GO) run ./bench/idle --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
 
 .PHONY: bench-reaction
-bench-reaction: node-tools build ## from the write that crosses the high threshold to the first removal, 120 times
+bench-reaction: node-tools containerd-v2 build ## from the write that crosses the high threshold to the first removal, 120 times
 	@EBB_PEERS=$$($(NODE_PEERS)) $(GO) run ./bench/reaction --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
 
 .PHONY: bench-writers

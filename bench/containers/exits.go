@@ -70,7 +70,7 @@ func (r *removals) wait(ctx context.Context, id string, n int) (time.Time, error
 // container. Then it starts the agent on a node with many dead containers. There is no kubelet, so
 // only the agent removes containers.
 func measureExits(ctx context.Context, s settings, f *figures) (err error) {
-	n, err := node.Start(ctx, node.Config{Name: "bench-containers", SizeBytes: 768 * mib})
+	n, err := node.Start(ctx, node.Config{Name: "bench-containers", SizeBytes: 768 * mib, Containerd: node.V2})
 	if err != nil {
 		return err
 	}

@@ -24,9 +24,8 @@ func main() {
 	agent := flag.String("agent", "bin/ebb-agent", "the ebb-agent binary to measure")
 	runs := flag.Int("runs", 120, "how many crossings")
 	results := flag.String("results", result.Dir, "where reaction.json goes")
-	flavor := flag.String("containerd", string(node.Debian), "debian or v2")
 	flag.Parse()
-	benchmark.Main("bench-reaction", func(ctx context.Context) error { return run(ctx, *agent, *results, node.Flavor(*flavor), *runs) })
+	benchmark.Main("bench-reaction", func(ctx context.Context) error { return run(ctx, *agent, *results, *runs) })
 }
 
 type figures struct {
@@ -37,8 +36,8 @@ type figures struct {
 	Containerd string  `json:"containerd"`
 }
 
-func run(ctx context.Context, binary, results string, flavor node.Flavor, runs int) (err error) {
-	n, err := node.Start(ctx, node.Config{Name: "reaction", FS: "ext4", SizeBytes: 768 * mib, Containerd: flavor})
+func run(ctx context.Context, binary, results string, runs int) (err error) {
+	n, err := node.Start(ctx, node.Config{Name: "reaction", FS: "ext4", SizeBytes: 768 * mib, Containerd: node.V2})
 	if err != nil {
 		return err
 	}

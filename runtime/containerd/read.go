@@ -14,10 +14,12 @@ import (
 	containersapi "github.com/containerd/containerd/api/services/containers/v1"
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ebb-agent/ebb/policy/image"
 	"github.com/ebb-agent/ebb/runtime/inventory"
@@ -299,6 +301,9 @@ func (r *Runtime) readContents(ctx context.Context, s *space) error {
 // collection.
 const mostExpired = 16
 
+// leasesAtOnce is how many leases are read at the same time. BuildKit has thousands.
+const leasesAtOnce = 8
+
 func (r *Runtime) readLeases(ctx context.Context, s *space) error {
 	manager := r.client.LeasesService()
 	list, err := manager.List(ctx)
@@ -306,30 +311,37 @@ func (r *Runtime) readLeases(ctx context.Context, s *space) error {
 		return wrap("list leases of "+s.name, err)
 	}
 	now, expired := time.Now(), 0
-	for _, l := range list {
-		rec := leaseRecord{id: l.ID, labels: l.Labels}
+	list = slices.DeleteFunc(list, func(l leases.Lease) bool {
 		past := isExpired(l.Labels, now)
 		if past {
 			expired++
 		}
-		if rec.ours() || past && expired > mostExpired {
-			continue // keeps nothing
-		}
-		resources, err := manager.ListResources(ctx, l)
-		if errdefs.IsNotFound(err) {
-			continue // deleted since the list
-		}
-		if err != nil {
-			return wrap("list resources of lease "+l.ID, err)
-		}
-		for _, res := range resources {
-			if kind, name, ok := parseResource(res.Type, res.ID); ok {
-				rec.resources = append(rec.resources, leaseResource{kind, name})
+		return (leaseRecord{labels: l.Labels}).ours() || past && expired > mostExpired // keeps nothing
+	})
+	records := make([]leaseRecord, len(list))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(leasesAtOnce)
+	for i, l := range list {
+		g.Go(func() error {
+			resources, err := manager.ListResources(ctx, l)
+			if errdefs.IsNotFound(err) {
+				return nil // deleted since the list
 			}
-		}
-		s.leases = append(s.leases, rec)
+			if err != nil {
+				return wrap("list resources of lease "+l.ID, err)
+			}
+			records[i] = leaseRecord{id: l.ID, labels: l.Labels}
+			for _, res := range resources {
+				if kind, name, ok := parseResource(res.Type, res.ID); ok {
+					records[i].resources = append(records[i].resources, leaseResource{kind, name})
+				}
+			}
+			return nil
+		})
 	}
-	return nil
+	err = g.Wait()
+	s.leases = append(s.leases, slices.DeleteFunc(records, func(l leaseRecord) bool { return l.id == "" })...)
+	return err
 }
 
 // readIngests only serves the store account. One ingest whose times are missing after a crash fails
