@@ -65,7 +65,10 @@ func (n *Node) AtRest(ctx context.Context) (u Usage, err error) {
 // Fill appends that many bytes to a file of that name on the node's filesystem, outside
 // containerd's root. They are written, not only allocated, and not synced, as when a
 // container fills a disk.
-func (n *Node) Fill(name string, bytes int64) (err error) {
+func (n *Node) Fill(name string, bytes int64) error { return n.append(name, bytes, false) }
+
+// append appends to a file; exactly: without what xfs preallocates meanwhile, up to the size of the file.
+func (n *Node) append(name string, bytes int64, exactly bool) (err error) {
 	path, err := n.fillPath(name)
 	if err != nil {
 		return fmt.Errorf("fill: %w", err)
@@ -79,6 +82,14 @@ func (n *Node) Fill(name string, bytes int64) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 
+	if exactly && n.config.FS == "xfs" {
+		st, err := f.Stat()
+		if err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+		// On a disk that has less left, the writes below fill it.
+		_ = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, st.Size(), bytes)
+	}
 	chunk := make([]byte, min(bytes, 1<<20))
 	// Incompressible, should a filesystem compress.
 	rand.NewChaCha8([32]byte{1}).Read(chunk) //nolint:errcheck // never fails
@@ -108,7 +119,7 @@ const fillTime = time.Minute
 
 // FillTo fills the filesystem to at least that usage, in percent as Usage counts, or
 // until nothing more can be written. On a fuller filesystem it does nothing. The bytes
-// go to the file of that name, as with Fill.
+// go to the file of that name, as with Fill. The filesystem is at no time much fuller than asked for.
 func (n *Node) FillTo(name string, percent float64) error {
 	if percent < 0 || percent > 100 {
 		return fmt.Errorf("fill to %g %%: want 0 to 100", percent)
@@ -123,7 +134,7 @@ func (n *Node) FillTo(name string, percent float64) error {
 		if missing <= 0 {
 			return nil
 		}
-		if err := n.Fill(name, missing); errors.Is(err, unix.ENOSPC) {
+		if err := n.append(name, missing, true); errors.Is(err, unix.ENOSPC) {
 			return nil // xfs keeps some of what it reports as available for itself
 		} else if err != nil {
 			return err
