@@ -366,7 +366,7 @@ bench-publish: ## the tables in README, docs/benchmarks.md and bench/RESULTS.md 
 	done
 
 .PHONY: bench-idle
-bench-idle: node-tools containerd-v2 build ## what the agent and the kubelet cost with 200 images, 100 pods and nothing to do, about seven minutes
+bench-idle: node-tools containerd-v2 build ## what the agent and the kubelet cost with 200 images, 100 pods and nothing to do, about twelve minutes
 	@EBB_PEERS=$$($(NODE_PEERS)) $(GO) run ./bench/idle --agent $(BIN)/ebb-agent $(BENCH_FLAGS)
 
 .PHONY: bench-reaction

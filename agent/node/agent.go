@@ -31,14 +31,13 @@ type Options struct {
 	Disk     Disk
 	Log      *slog.Logger
 	Sources  clock.Sources // zero: the machine's clocks
-	Rested   func()        // called by the loop when the work of the start is over; may be nil
+	Rested   func()        // called when the work of the start, or of a reconcile, is over; may be nil
 }
 
 // Agent keeps the filesystems of one node below their thresholds. Make it with New, and run it once.
 type Agent struct {
 	*parts
 	dial   func(ctx context.Context) (Runtime, error)
-	rested func() // may be nil
 	disk   Disk
 	bootID string
 	in     inbox

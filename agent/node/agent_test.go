@@ -94,12 +94,16 @@ func TestObserveModeOnlySays(t *testing.T) {
 	})
 }
 
-// Hours of idleness cost nothing but the reconcile.
+// Hours of idleness cost nothing but the reconcile, whose memory is released.
 func TestIdleWakesOnlyToReconcile(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.five()
 		before := w.metric("ebb_node_timer_wakeups_total")
+		rested := w.rested.Load()
 		w.pass(10 * time.Hour)
+		if n := w.rested.Load() - rested; n < 100 || n > 140 {
+			t.Errorf("rested %d times in ten hours", n)
+		}
 		woke := w.metric("ebb_node_timer_wakeups_total") - before
 		if woke < 100 || woke > 140 {
 			t.Errorf("woke %v times in ten hours; a reconcile each 5 min is 120", woke)

@@ -48,6 +48,7 @@ type base struct {
 	alarms     alarms
 	switches   *removal.Switch
 	stopped    bool // by the pause file, as far as the log tells
+	rested     func()
 }
 
 func newBase(o Options) base {
@@ -55,7 +56,7 @@ func newBase(o Options) base {
 	switches := &removal.Switch{Observe: o.Config.Mode == config.ModeObserve, File: removal.PauseFile(o.Config.PauseFile)}
 	return base{
 		cfg: o.Config, log: o.Log, registry: r, metrics: newMetrics(r, o.Config, switches), conditions: conditions, monitor: m,
-		health: newHealth(r, m, o.Sources.Boot, o.Config.Mode, conditions), sources: o.Sources, switches: switches,
+		health: newHealth(r, m, o.Sources.Boot, o.Config.Mode, conditions), sources: o.Sources, switches: switches, rested: o.Rested,
 	}
 }
 
@@ -92,9 +93,12 @@ func newAgent(o Options, keep image.KeepRules) *Agent {
 	if o.Sources.Boot == nil {
 		o.Sources = clock.System()
 	}
+	if o.Rested == nil {
+		o.Rested = func() {}
+	}
 	p := &parts{base: newBase(o)}
 	p.switches.Now = p.now
-	a := &Agent{parts: p, dial: o.Dial, rested: o.Rested, disk: o.Disk, in: inbox{
+	a := &Agent{parts: p, dial: o.Dial, disk: o.Disk, in: inbox{
 		connected: make(chan Runtime),
 		events:    make(chan inventory.Event, 256),
 		news:      make(chan struct{}, 1),

@@ -57,7 +57,8 @@ type world struct {
 	boot    time.Time    // when the node booted
 	bootID  string       // of this boot
 	skew    atomic.Int64 // of the wall clock, ns
-	written uint64       // by write, of no image
+	rested  atomic.Int32
+	written uint64 // by write, of no image
 	stop    func()
 }
 
@@ -111,6 +112,7 @@ func (w *world) up() {
 	a, err := New(Options{
 		Pods: source, Events: w.events, Config: w.cfg, Dial: w.dial, Probes: probes, NoProbes: bpf.ErrUnsupported, Cgroups: w.cgroups, Disk: &w.disk,
 		Log:     slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Rested:  func() { w.rested.Add(1) },
 		Sources: clock.Sources{Boot: w.sinceBoot, Wall: func() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }},
 	})
 	if err != nil {

@@ -79,6 +79,8 @@ type request struct {
 	list   bool   // for a reason other than a reading of the disk
 	since  uint64 // CLOCK_BOOTTIME in ns of the first crossing, or of the reading that showed it; 0: none
 	during bool   // that crossing came during a look
+
+	reconcile bool // the next one is long after it
 }
 
 // request asks for a look at the images. since is the CLOCK_BOOTTIME in ns of the crossing that caused
@@ -127,6 +129,9 @@ func (l *looks) work(ctx context.Context) {
 	}
 	l.carryOut(ctx)
 	l.looking = false
+	if r.reconcile {
+		l.health.outside(l.rested)
+	}
 	if slices.ContainsFunc(l.watermark.Filesystems(), func(f *watermark.Filesystem) bool { return l.reclaim.Hold(f) != nil }) {
 		l.workloads.Soon(0) // what ended pods left behind may have to go
 	}

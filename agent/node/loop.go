@@ -104,6 +104,7 @@ func (a *Agent) rung() {
 	due := a.alarms.due(now)
 	if due[alarmReconcile] {
 		a.reconcileAt(now)
+		a.looks.wanted.reconcile = true
 		a.lastUse.Purge()
 		if a.lastUse.Known() != nil && !a.lastUse.Layers().Unsettled() {
 			a.heat.Forget()
@@ -136,7 +137,7 @@ func (a *Agent) rung() {
 	if due[alarmReconcile] || clock.Came(a.workloads.Next(), now) {
 		a.dead.want()
 	}
-	if due[alarmRest] && a.rested != nil {
+	if due[alarmRest] {
 		a.rested()
 	}
 }

@@ -15,8 +15,8 @@ import (
 // node. The heap may grow by half before it is collected.
 const gcPercent = 50
 
-// slim releases what only the start needs: the heap of the first full read, and the program's pages
-// that ran then.
+// slim releases what only the start and a reconcile need: the heap of a full read, and the program's
+// pages that ran then.
 func slim(log *slog.Logger) {
 	debug.FreeOSMemory()
 	if err := releaseProgram(); err != nil {
