@@ -35,7 +35,7 @@ func (f figures) rows() [][]string {
 	row("images needed for that", f.Needed, f.Needed, f.EvictionNeeded)
 	row("images removed", f.EbbRemoved, f.KubeletRemoved, f.EvictionRemoved)
 	row("used in the end, %", f.EbbFinal, f.KubeletFinal, f.EvictionFinal)
-	row("pulled again, MiB", f.EbbPulledAgain/mib, f.KubeletPulledAgain/mib, f.EvictionPulledAgain/mib)
+	row("pulled again, MiB", rounded(f.EbbPulledAgain), rounded(f.KubeletPulledAgain), rounded(f.EvictionPulledAgain))
 	row("failed writes", f.EbbENOSPC, f.KubeletENOSPC, f.EvictionENOSPC)
 	row("the writer's time, s", f.EbbLoad.Seconds, f.KubeletLoad.Seconds, f.EvictionLoad.Seconds)
 	row("CPU meanwhile, ms", f.EbbLoad.CPU, f.KubeletLoad.CPU, f.EvictionLoad.CPU)
@@ -44,6 +44,9 @@ func (f figures) rows() [][]string {
 	row("runs", f.EbbRuns, f.KubeletRuns, f.EvictionRuns)
 	return rows
 }
+
+// rounded returns bytes in MiB.
+func rounded(bytes uint64) uint64 { return (bytes + mib/2) / mib }
 
 // beside describes ebb beside the kubelet, with a sentence for each writer.
 func (f figures) beside() (sentences []string) {

@@ -43,6 +43,7 @@ type fixture struct {
 	registry *http.Server
 	kubelet  *peers.Kubelet // nil: the driver starts and ends pods
 	config   config.Config
+	changed  map[string]any // what is not as shipped
 	oracle   *oracle.Oracle
 	memory   memory
 
@@ -129,7 +130,7 @@ func (b *fixture) install(ctx context.Context) error {
 			return err
 		}
 	}
-	c := i.Config
+	c, shipped := i.Config, i.Config
 	c.Runtime.Socket = b.relay.Addr()
 	c.Images.MinimumAge = config.Duration(minimumAge)
 	c.Images.HighThresholdPercent, c.Images.LowThresholdPercent = high, low
@@ -140,7 +141,8 @@ func (b *fixture) install(ctx context.Context) error {
 	c.Pods.APIServer.ListSpread = config.Duration(time.Second)
 	c.ReconcileInterval = config.Duration(30 * time.Second)
 	b.config = c
-	return nil
+	b.changed, err = difference(shipped, c)
+	return err
 }
 
 // startAgent starts the agent and returns when it is ready.

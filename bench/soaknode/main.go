@@ -31,6 +31,7 @@ type options struct {
 type figures struct {
 	Seed             uint64         `json:"seed"`
 	FS               string         `json:"fs"`
+	Changed          map[string]any `json:"changed_configuration"`
 	Seconds          float64        `json:"seconds"`
 	Steps            int            `json:"steps"`
 	StepsByKind      map[string]int `json:"steps_by_kind"`
@@ -137,7 +138,7 @@ func soak(ctx context.Context, o options, fs string) (f figures, err error) {
 		err = d.whole(ctx)
 	}
 	f = b.figures()
-	f.Seed, f.FS, f.Seconds = o.seed, fs, result.Round(time.Since(begun).Seconds())
+	f.Seed, f.FS, f.Changed, f.Seconds = o.seed, fs, b.changed, result.Round(time.Since(begun).Seconds())
 	f.StepsByKind, f.FaultsByKind = d.steps, d.faults
 	f.Steps, f.Faults = total(d.steps), total(d.faults)
 	if all := b.oracle.Violations(); err == nil && len(all) > 0 {
