@@ -17,7 +17,7 @@ const (
 
 // reference pages are looked things up in, or are made by a program.
 var reference = map[string]bool{
-	"chart.md": true, "commands.md": true, "config.md": true, "controller-config.md": true, "metrics.md": true,
+	"chart.md": true, "config.md": true, "controller-config.md": true, "metrics.md": true,
 	"controller-metrics.md": true, "install-transcript.md": true, "kernels.md": true,
 }
 

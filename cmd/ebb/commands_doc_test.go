@@ -11,7 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/golden"
 )
 
-// example is a command with what it says, in docs/commands.md.
+// example is a command with what it says, in docs/command-output.md.
 var example = regexp.MustCompile("(?s)```\n\\$ ebb ([^\n]*)\n(.*?)```")
 
 // TestGeneratedCommands: the page of the commands has what they say. -update rewrites it.
@@ -21,7 +21,7 @@ func TestGeneratedCommands(t *testing.T) {
 	clock := now
 	now = func() time.Time { return showtest.Now.Add(5 * time.Second) }
 	t.Cleanup(func() { now = clock })
-	const file = "../../docs/commands.md"
+	const file = "../../docs/command-output.md"
 	was, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

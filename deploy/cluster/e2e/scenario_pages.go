@@ -14,7 +14,7 @@ import (
 )
 
 // pages opens the pages of ebb ui in a browser, with what the agent says at that moment. The pictures
-// are for docs/commands.md.
+// are for docs/command-output.md.
 func (b *fixture) pages() {
 	ctx, cancel := context.WithCancel(b)
 	b.notes.command("ebb ui")
