@@ -46,13 +46,49 @@ func (b *fixture) desk() {
 	b.ebb(0, "du", "--node", nodeName)
 	b.ebb(-1, "doctor", "--node", nodeName) // its findings depend on this machine
 	b.ebb(0, "version", "--agents")
-	b.ebb(0, "control", "ready")
+	b.askController()
+	b.watch()
 	dump := filepath.Join(b.files, "sysdump.tar.gz")
 	b.ebb(-1, "sysdump", "-o", dump)
 	if info, err := os.Stat(dump); err != nil || info.Mode().Perm() != 0o600 || info.Size() == 0 {
 		fail("the archive for a report: %v, %v", info, err)
 	}
 	b.notes.ok("one archive has what a report needs")
+}
+
+// askController runs the commands that ask and steer the controller.
+func (b *fixture) askController() {
+	b.ebb(0, "control", "ready")
+	var types, cascades []map[string]any
+	must(b.control(&types, "types"))
+	must(b.control(&cascades, "cascades"))
+	if len(types) == 0 {
+		fail("the controller knows no type")
+	}
+	if s := b.quietly(0, "control", "explain", "daemonset/ebb-agent", "-n", namespace); !json.Valid([]byte(s)) || !strings.Contains(s, "ebb-agent") {
+		fail("the controller explains the agents' DaemonSet as %s", s)
+	}
+	b.ebb(0, "control", "pause")
+	b.eventually("a status that shows the pause", func() error {
+		if s := b.quietly(3, "status"); !strings.Contains(s, "paused") {
+			return errors.New(s)
+		}
+		return nil
+	})
+	b.ebb(0, "control", "resume")
+	b.ebb(0, "orphans", "-A")
+	file := filepath.Join(b.files, "agent.yaml")
+	must(os.WriteFile(file, []byte(need(b.kubectl("-n", namespace, "get", "configmap", "ebb-agent", "-o", `jsonpath={.data.agent\.yaml}`))), 0o600))
+	b.ebb(0, "config", "check", file)
+	b.notes.ok("the controller answers from a desk, and holds still while it is paused")
+}
+
+// watch runs ebb top in a terminal, and ends it with a key.
+func (b *fixture) watch() {
+	out := need(b.pipe(strings.NewReader("q"), "script", "--quiet", "--return", "--command", "bin/ebb top --node "+nodeName, os.DevNull))
+	if !strings.Contains(out, nodeName) {
+		fail("ebb top shows %q", out)
+	}
 }
 
 // reclaimAsPlanned frees an amount, and checks that exactly the planned images are removed.
