@@ -173,6 +173,22 @@ func TestHeatOfGoneLayersIsForgotten(t *testing.T) {
 	})
 }
 
+// What was read of layers counts on after their snapshotter could not be read for an hour.
+func TestHeatOfABrokenSnapshotter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		id := w.add("a", 20)
+		w.up()
+		w.read(id, 0, 1, mib, 0)
+		w.rt.SetFaults(fake.Faults{Broken: map[string]string{"overlayfs": "timeout"}, In: map[string]string{id: "overlayfs"}})
+		w.pass(time.Hour)
+		w.rt.SetFaults(fake.Faults{})
+		w.pass(time.Hour)
+		if got := w.heat(id); figure(got.Layers[0].ReadFiles) != 1 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 func TestHeatWithoutProgramsOrWish(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.add("a", 20)

@@ -200,13 +200,15 @@ func TestInodeNumberGivenAgain(t *testing.T) {
 }
 
 // TestLayersOfABrokenSnapshotter: while a snapshotter cannot be read, the kernel goes on recording the uses of its
-// layers, and none is asked for again afterwards.
+// layers, also if the agent restarts, and none is asked for again afterwards.
 func TestLayersOfABrokenSnapshotter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()
 		key := w.keyOf(ids[1])
 		w.rt.SetFaults(fake.Faults{Broken: map[string]string{"overlayfs": "timeout"}, In: map[string]string{ids[1]: "overlayfs"}})
 		w.pass(time.Hour)
+		w.down()
+		w.up()
 		w.add("new", 40) // once its layer is found, the kernel is told of all layers that are gone
 		w.pass(time.Hour)
 		if !slices.Contains(w.kernel.Tracked(), key) {
@@ -218,5 +220,25 @@ func TestLayersOfABrokenSnapshotter(t *testing.T) {
 		w.rt.SetFaults(fake.Faults{Resolve: errors.New("a layer is looked for again")})
 		w.pass(time.Hour)
 		w.wantUsed(ids[1], used)
+	})
+}
+
+// TestSnapshotterThatNeverAnswers: a plugin that holds no image, and that nobody runs, does not keep the kernel
+// from forgetting layers that are gone.
+func TestSnapshotterThatNeverAnswers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.rt.SetFaults(fake.Faults{Broken: map[string]string{"stargz": "connection refused"}})
+		w.up()
+		key := w.keyOf(w.add("a", 40))
+		w.pass(time.Hour)
+		if !slices.Contains(w.kernel.Tracked(), key) {
+			t.Fatal("the layer is not tracked")
+		}
+		w.rt.Untag(fake.CRINamespace, "a")
+		w.add("b", 40)
+		w.pass(2 * time.Hour)
+		if slices.Contains(w.kernel.Tracked(), key) {
+			t.Error("the layer is tracked two hours after its image went")
+		}
 	})
 }

@@ -124,7 +124,7 @@ func (l *looks) work(ctx context.Context) {
 		return // the look before has answered the request
 	}
 	l.looking = true
-	if r != (request{}) && (r.list || !r.during || l.stillHigh(ctx)) {
+	if r.list || r.since != 0 && (!r.during || l.stillHigh(ctx)) {
 		l.look(ctx, r.since, !r.list)
 	}
 	l.carryOut(ctx)

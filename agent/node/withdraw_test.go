@@ -295,17 +295,20 @@ func TestLastLookBesideABrokenSnapshotter(t *testing.T) {
 
 // TestLookThatGetsNowhere: a look that ends without a result is followed by another, although nothing happens.
 func TestLookThatGetsNowhere(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.cfg.ReconcileInterval = config.Duration(24 * time.Hour)
-		ids := w.five()
-		w.rt.SetFaults(fake.Faults{Users: fmt.Errorf("%w: list snapshots in proxy: connection refused", inventory.ErrStale)})
-		w.fill(81)
-		w.pass(30 * time.Second)
-		w.rt.SetFaults(fake.Faults{})
-		w.wantRemoved()
-		w.pass(time.Minute)
-		w.wantRemoved(ids[0], ids[1])
-	})
+	stale := fmt.Errorf("%w: list snapshots in proxy: connection refused", inventory.ErrStale)
+	for _, faults := range []fake.Faults{{Users: stale}, {Withdraw: inventory.ErrNoSpace, Check: stale}} {
+		inWorld(t, func(w *world) {
+			w.cfg.ReconcileInterval = config.Duration(24 * time.Hour)
+			ids := w.five()
+			w.rt.SetFaults(faults)
+			w.fill(81)
+			w.pass(30 * time.Second)
+			w.rt.SetFaults(fake.Faults{})
+			w.wantRemoved()
+			w.pass(time.Minute)
+			w.wantRemoved(ids[0], ids[1])
+		})
+	}
 }
 
 // TestImagesAfterAFullDisk: what a full disk kept from being removed is tried again once there is room, although

@@ -37,7 +37,7 @@ type Layers struct {
 	retryAt  time.Time                // when to ask again; zero: not planned
 	blind    map[inventory.Layer]bool // the runtime has no directory for them
 	claimed  bool                     // every layer is known, and the kernel tracks no others
-	away     bool                     // some images are withdrawn, or their snapshotter is broken: the list lacks their layers
+	away     bool                     // some images are withdrawn, or in a broken snapshotter: the list lacks their layers
 }
 
 func newLayers(o *Options, i *images) *Layers {
@@ -55,9 +55,9 @@ func (s *Layers) Run(ctx context.Context) error { return s.resolver.run(ctx) }
 // Connected takes over the runtime that resolves layers from now on.
 func (s *Layers) Connected(rt Resolver) { s.resolver.runtime = rt }
 
-// Unsettled reports whether the kernel may know layers that this process does not know yet. Layers of a
-// snapshotter without directories do not count: they never settle.
-func (s *Layers) Unsettled() bool { return s.resolver.busy || s.retry.Len() > 0 }
+// Unsettled reports whether the kernel may know layers that this process does not know yet, or that no
+// image on the list has now. Layers of a snapshotter without directories do not count: they never settle.
+func (s *Layers) Unsettled() bool { return s.resolver.busy || s.retry.Len() > 0 || s.away }
 
 // Root returns where a layer was found that the kernel tracks; the zero value for others.
 func (s *Layers) Root(l inventory.Layer) inventory.LayerRoot {
@@ -150,7 +150,7 @@ func (s *Layers) later(l inventory.Layer) time.Time {
 // keep forgets layers that no image has any more. While some images are away, it keeps every layer that
 // is still unpacked, because it may be theirs, and it keeps every layer of a snapshotter that cannot be read.
 func (s *Layers) keep(inv *inventory.Inventory, away bool) {
-	s.away = away || len(inv.Broken) > 0
+	s.away = away || slices.ContainsFunc(inv.Images, func(i inventory.Image) bool { return i.Unread != "" })
 	live := make(map[inventory.Layer]bool, len(inv.Images))
 	for _, i := range inv.Images {
 		for _, l := range i.Layers {

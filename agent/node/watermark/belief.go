@@ -18,7 +18,7 @@ const (
 type exactness struct {
 	believed belief // in removals that did not show in time
 	settled  settled
-	short    bool // the latest removal freed less than computed, and the figure was exact
+	short    time.Time // until then the disk is taken to free less than computed: see [Filesystem.lateWait]
 }
 
 // belief is what removals have freed by computation since the disk's figure could last be made

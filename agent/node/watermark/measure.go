@@ -18,6 +18,9 @@ const (
 	// that time. Deletions by others do not extend it, for they never end.
 	lateFor  = 250 * time.Millisecond
 	latePoll = 20 * time.Millisecond
+
+	// shortFor is how long a short removal on btrfs counts for those that follow.
+	shortFor = 5 * time.Second
 )
 
 // Measured is a reading, and how much had been freed on the filesystem by then. Only differences of
@@ -88,8 +91,8 @@ func (w *Watcher) Removed(ctx context.Context, f *Filesystem, before Measured, d
 	return result
 }
 
-// await makes the disk's figure exact after a removal, and waits up to lateFor if less was freed
-// than computed. settled is false if the figure could not be made exact within showDeadline, or if
+// await makes the disk's figure exact after a removal, and waits for lateWait if less was freed than
+// computed. settled is false if the figure could not be made exact within showDeadline, or if
 // the filesystem is gone. In the first case it has waited until the deadline for the computed
 // space. Where the kernel does not count what is freed, a writer that fills the disk at the same
 // time looks like a shortfall.
@@ -97,11 +100,7 @@ func (w *Watcher) await(ctx context.Context, f *Filesystem, before Measured, d i
 	ctx, cancel := context.WithTimeout(ctx, showDeadline)
 	defer cancel()
 	if settled = w.settling.settle(ctx, f, nil); settled {
-		wait := lateFor
-		if f.short {
-			wait = 0
-		}
-		ctx, cancel = context.WithTimeout(ctx, wait)
+		ctx, cancel = context.WithTimeout(ctx, f.lateWait(w.o.Now()))
 		defer cancel()
 	}
 	after = before
@@ -112,16 +111,27 @@ func (w *Watcher) await(ctx context.Context, f *Filesystem, before Measured, d i
 		}
 		after = now
 		if after.cameFree(before) >= enough(d) {
-			f.short = false
+			f.short = time.Time{}
 			return after, settled
 		}
 		if !waited {
-			if f.short = settled; settled {
+			if settled {
+				f.short = w.o.Now().Add(shortFor)
 				w.o.Metrics.shortfalls.Inc()
 			}
 			return after, settled
 		}
 	}
+}
+
+// lateWait returns how long to wait for late space, once the figure is exact. On btrfs a removal right
+// after a short one does not wait: where files are compressed, each removal frees less than computed. On
+// xfs the figure can still be a little early, so each removal waits ([fs.Settle]).
+func (f *Filesystem) lateWait(now time.Time) time.Duration {
+	if f.Lags() && now.Before(f.short) {
+		return 0
+	}
+	return lateFor
 }
 
 func gained(before, after uint64) uint64 { return after - min(before, after) }
