@@ -15,14 +15,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// maxScrapes is how many scrapes may be served at once. A scrape that reads a disk that hangs never
-// ends, and holds a thread.
-const maxScrapes = 8
+const (
+	// maxScrapes is how many scrapes may be served at once. A scrape that reads a disk that hangs never
+	// ends, and holds a thread.
+	maxScrapes = 8
+	// scrapeMost is how long after its start a scrape may be written. A client that does not read must
+	// not hold a place for ever.
+	scrapeMost = 30 * time.Second
+)
 
 // Metrics serves scrapes of r. If a metric cannot be collected, the others are still served.
 // promhttp_metric_handler_errors_total counts such scrapes. A scrape beside maxScrapes others gets 503.
 func Metrics(r *prometheus.Registry) http.Handler {
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes})
+	scrape := promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(scrapeMost)) // only a recorder cannot
+		scrape.ServeHTTP(w, r)
+	})
 }
 
 // Serve serves at listener until ctx is done, and closes it. Requests in flight then have a second
