@@ -62,7 +62,7 @@ func New(config Config) *Collector {
 		config: config, index: newIndex(),
 		calls: map[uint64]call{}, calling: gc.Tally{}, waiting: map[string][]*kept{}, resting: map[string]*rest{}, bound: map[string]*node{},
 	}
-	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Room: c.room, Before: c.before, Gone: c.gone, Whole: true})
+	c.Collection = gc.NewCollection(gc.Rules[*kept]{Decide: c.decide, Act: c.act, Room: c.room, Before: c.before, Gone: c.gone, Goes: goes, Whole: true})
 	c.claims.Gone, c.classes.Gone = c.claimWent, c.classWent
 	c.drivers.Gone = func(name string, _ struct{}) { c.driverWent(name) }
 	c.claims.News, c.classes.News, c.drivers.News = c.PlanAll, c.PlanAll, c.PlanAll
@@ -75,6 +75,9 @@ func New(config Config) *Collector {
 	c.Beside("StorageClass", &c.classes)
 	return c
 }
+
+// goes: while Pods are bound to a Node, what it left is looked at again at its time, not deleted.
+func goes(why gc.Reason) bool { return why != PodsBound }
 
 // Configure replaces the configuration and judges all objects again.
 func (c *Collector) Configure(now time.Time, config Config) {

@@ -19,7 +19,7 @@ type left struct {
 	csi     bool // it is a CSINode
 	unread  bool // its fields are not known
 	free    bool // a read after that of the Node found no Pod bound to it
-	bound   bool // the last such read found one
+	bound   bool // the last such read, of this object or of an earlier version, found one
 }
 
 // node is a Node of attachments and CSINodes.
@@ -45,7 +45,9 @@ func (c *Collector) learnLeft(e *kept, csi bool, fields any) {
 	if e.left = l; name != "" {
 		c.bind(e, name)
 	}
-	if n := before.node; n != nil && n != l.node {
+	if n := before.node; n == l.node {
+		l.bound = before.bound
+	} else if n != nil {
 		c.reckon(n)
 	}
 	c.bear(l, 1)

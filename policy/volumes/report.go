@@ -27,9 +27,10 @@ func (c *Collector) Counts(time.Time) map[gc.Reason]int {
 // most is their maximum number.
 func (c *Collector) Reported(most int) (list []gc.Planned) {
 	for e := range c.Objects().All {
-		why, due := c.decide(e)
-		if reported[why] && (due.IsZero() || why == PodsBound) || why == HeldByFinalizers && e.terminating {
-			list = append(list, gc.Planned{Object: c.Objects().Coordinates(e), Finding: e.Find(why)})
+		why, _ := c.decide(e)
+		at := c.Objects().Coordinates(e)
+		if f, _ := c.Explain(at); reported[why] && f.Due.IsZero() || why == HeldByFinalizers && e.terminating {
+			list = append(list, gc.Planned{Object: at, Finding: f})
 		}
 	}
 	slices.SortFunc(list, func(a, b gc.Planned) int {

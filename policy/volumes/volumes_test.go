@@ -374,6 +374,21 @@ func TestResultOfAnotherVersion(t *testing.T) {
 	}
 }
 
+// TestHeldVolume: what finalizers hold is reported once somebody has deleted it.
+func TestHeldVolume(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+		c.object.Terminating, c.object.Finalizers = deleted, []string{volumes.Finalizer, "example.com/keep"}
+		to := c.collector(volumes.Config{})
+		if f, _ := to.Explain(gc.Coordinates{UID: "uid-pv"}); f.Reason != volumes.HeldByFinalizers {
+			t.Errorf("%+v", f)
+		}
+		if list := to.Reported(9); len(list) == 1 != deleted {
+			t.Errorf("deleted: %v, and reported is %+v", deleted, list)
+		}
+	}
+}
+
 // TestLeft: what a Node has left goes after the quarantine and a live read, if that is
 // wanted.
 func TestLeft(t *testing.T) {
@@ -441,11 +456,20 @@ func TestLeft(t *testing.T) {
 		if list := to.Reported(9); len(list) != 1 || list[0].Reason != volumes.PodsBound {
 			t.Errorf("%s: a Pod was bound to its Node, and reported is %+v", kind, list)
 		}
+		if list, n := to.Planned(now.AddDate(1, 0, 0), 9); n > 0 {
+			t.Errorf("%s: a Pod was bound to its Node, and planned is %+v", kind, list)
+		}
+		left.ResourceVersion = "8"
+		to.Observe(now, typeOf(kind), left, fields) // its status was written
+		if list := to.Reported(9); len(list) != 1 || list[0].Reason != volumes.PodsBound {
+			t.Errorf("%s: it was written, and reported is %+v", kind, list)
+		}
+		to.Answered(now, now, to.Ready(now, 9)[0].ID, gc.Answer{State: gc.Absent})
 		to.Answered(now, now, to.Ready(now, 9)[0].ID, gc.Answer{State: gc.Absent})
 		if list := to.Reported(9); len(list) > 0 {
 			t.Errorf("%s: the Pods are gone, and reported is %+v", kind, list)
 		}
-		if got := to.Ready(now, 9); len(got) != 1 || got[0].Verb != gc.Delete || got[0].Object.UID != "uid-n" || got[0].ResourceVersion != "7" || got[0].Owner.Name != "n" {
+		if got := to.Ready(now, 9); len(got) != 1 || got[0].Verb != gc.Delete || got[0].Object.UID != "uid-n" || got[0].ResourceVersion != "8" || got[0].Owner.Name != "n" {
 			t.Errorf("%s: %+v", kind, got)
 		}
 	}
