@@ -152,11 +152,11 @@ func (c *Collector) Synced(now time.Time, apiVersion, kind string) {
 // forgetVersions forgets the objects of a type in the versions that are not served any more, once they
 // are all known in another version. No watch reports on them in the old ones.
 func (c *Collector) forgetVersions(id uint32) {
-	group, base := c.kinds.all[id].group, c.kinds.all[id].base
+	group, base, resource := c.kinds.all[id].group, c.kinds.all[id].base, c.kinds.all[id].resource
 	listed, withdrawn := false, []uint32(nil)
 	for other := range c.kinds.all {
 		switch k := &c.kinds.all[other]; {
-		case k.group != group || k.base != base:
+		case k.group != group || k.base != base || k.resource != resource:
 		case k.phase == synced:
 			listed = true
 		case k.phase == unserved:
