@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +28,7 @@ func (b *fixture) desk() {
 	b.notes.ok("it is told what would go, and nothing goes")
 
 	b.ebb(0, "pause", "--for", "10m", "--reason", "a look first", "--node", nodeName)
-	if !strings.Contains(b.ebb(3, "status"), "paused") {
+	if !strings.Contains(b.ebb(3, "status"), "paused     1") {
 		fail("the status does not say that the agent is paused")
 	}
 	b.ebb(1, "reclaim", "--free", "40Mi", "--node", nodeName, "--yes")
@@ -68,20 +69,45 @@ func (b *fixture) askController() {
 	if s := b.quietly(0, "control", "explain", "daemonset/ebb-agent", "-n", namespace); !json.Valid([]byte(s)) || !strings.Contains(s, "ebb-agent") {
 		fail("the controller explains the agents' DaemonSet as %s", s)
 	}
-	b.ebb(0, "control", "pause")
-	b.eventually("a status that shows the pause", func() error {
-		if s := b.quietly(3, "status"); !strings.Contains(s, "paused") {
-			return errors.New(s)
-		}
-		return nil
-	})
-	b.ebb(0, "control", "resume")
+	b.holdsStill()
 	b.ebb(0, "orphans", "-A")
 	file := filepath.Join(b.files, "agent.yaml")
 	must(os.WriteFile(file, []byte(need(b.kubectl("-n", namespace, "get", "configmap", "ebb-agent", "-o", `jsonpath={.data.agent\.yaml}`))), 0o600))
 	b.ebb(0, "config", "check", file)
-	b.notes.ok("the controller answers from a desk, and holds still while it is paused")
+	b.notes.ok("the controller answers from a desk")
 }
+
+// holdsStill pauses the controller, and deletes an owner: the dependent stays until the pause ends.
+func (b *fixture) holdsStill() {
+	says := func(want string, args ...string) {
+		b.eventually(want, func() error {
+			if s := b.quietly(-1, args...); !strings.Contains(s, want) {
+				return errors.New(s)
+			}
+			return nil
+		})
+	}
+	need(b.kubectl("create", "configmap", "owner"))
+	uid := need(b.kubectl("get", "configmap", "owner", "--output=jsonpath={.metadata.uid}"))
+	b.apply(fmt.Sprintf(aDependent, uid))
+	b.ebb(0, "control", "pause")
+	says("halted", "status")
+	need(b.kubectl("delete", "configmap", "owner"))
+	says("owners_absent", "control", "explain", "configmap/dependent", "-n", "default")
+	need(b.kubectl("get", "configmap", "dependent"))
+	b.ebb(0, "control", "resume")
+	need(b.kubectl("wait", "--for=delete", "configmap/dependent", "--timeout=1m"))
+	b.notes.ok("while it is paused, a dependent outlives its owner")
+}
+
+const aDependent = `
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: dependent
+  namespace: default
+  ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: %s}]
+`
 
 // watch runs ebb top in a terminal, and ends it with a key.
 func (b *fixture) watch() {
