@@ -357,7 +357,7 @@ bench-full: bench ## those, and the others: other shapes of cascades, thousands 
 		echo "make bench-full: $$SECONDS s: $$name"; $(MAKE) --no-print-directory bench-$$name BENCH_FLAGS=; \
 	done; echo "make bench-full: $$SECONDS s"
 
-bench-publish: ## the tables in README, docs/benchmarks.md and bench/RESULTS.md from bench/results, if these are of the sources as they are
+bench-publish: ## the tables in README, docs/benchmarks.md, docs/why.md and bench/RESULTS.md from bench/results, if these are of the sources as they are
 	@$(GO) run ./bench/headline
 	@for name in $(BENCHES) $(BENCHES_FULL); do \
 		case $$name in reaction|account|images|writers) continue ;; shapes) set cascade -shapes ;; *) set $$name ;; esac; \

@@ -1,12 +1,12 @@
-// Command headline writes the tables of measured figures, a short one in README and one with all
-// headline figures in docs/benchmarks.md, from the latest runs in bench/results. Run it at the top
-// of the repository: go run ./bench/headline. It refuses runs of other sources and runs of
-// different machines. A test keeps the tables equal to the runs.
+// Command headline writes the tables of measured figures in README, docs/benchmarks.md and
+// docs/why.md from the latest runs in bench/results. Run it at the top of the repository:
+// go run ./bench/headline. It refuses runs of other sources and runs of different machines. A test
+// keeps the tables equal to the runs.
 package main
 
 import (
 	"bytes"
-	_ "embed"
+	"embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,22 +15,29 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/template"
+	texttemplate "text/template"
 
 	"github.com/ebb-agent/ebb/bench/result"
 )
 
-//go:embed short.md.tmpl
-var short string
+//go:embed *.md.tmpl
+var templates embed.FS
 
-//go:embed all.md.tmpl
-var all string
+// tables lists the generated sections. section.md.tmpl is the template of each.
+var tables = []struct{ page, section string }{
+	{"README.md", "short"},
+	{"docs/benchmarks.md", "all"},
+	{"docs/why.md", "reach"},
+	{"docs/why.md", "agent-costs"},
+	{"docs/why.md", "controller-costs"},
+}
 
-// tables maps each page to the template of its section "measured".
-var tables = map[string]string{"README.md": short, "docs/benchmarks.md": all}
-
-// quoted lists the results that the tables quote.
-var quoted = []string{"cascade", "collectors", "containers", "idle", "node", "probes", "reaction"}
+// quoted lists the results that the tables quote, and that must be of the present sources. others
+// may be of earlier ones: the tables name their commit.
+var (
+	quoted = []string{"cascade", "collectors", "containers", "idle", "node", "probes", "reaction"}
+	others = []string{"images", "pods", "size"}
+)
 
 func main() {
 	results := flag.String("results", result.Dir, "directory of the figures")
@@ -51,14 +58,14 @@ func run(results string, show, text bool) error {
 			return fmt.Errorf("nothing is written: %w", err)
 		}
 	}
-	for _, page := range slices.Sorted(maps.Keys(tables)) {
-		table, err := render(results, tables[page])
+	for _, t := range tables {
+		text, err := render(results, template(t.section))
 		if err != nil {
 			return err
 		}
 		if show {
-			fmt.Println(table)
-		} else if err := result.Section(page, "measured", table); err != nil {
+			fmt.Println(text)
+		} else if err := result.Section(t.page, t.section, text); err != nil {
 			return err
 		}
 	}
@@ -108,34 +115,34 @@ func wrong(name string, o, other *result.Origin, sources string) error {
 	return nil
 }
 
+// template returns the template of a section.
+func template(section string) string {
+	text, err := templates.ReadFile(section + ".md.tmpl")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(text)
+}
+
 // render renders a table with the figures in a directory. A missing figure is an error, unless its
 // benchmark is in [result.Older].
 func render(results, table string) (string, error) {
-	figures := map[string]any{}
-	for _, name := range quoted {
+	runs, commits := map[string]any{}, map[string]string{}
+	for _, name := range slices.Concat(quoted, others) {
 		var run map[string]any
 		if err := result.Read(results, name, &run); err != nil && !(errors.Is(err, fs.ErrNotExist) && slices.Contains(result.Older, name)) {
 			return "", fmt.Errorf("render: %w", err)
 		}
-		figures[name] = run
+		runs[name] = run
+		if o, err := result.OriginOf(results, name); err == nil && o != nil {
+			commits[name] = o.Commit
+		}
 	}
-	figure := func(digits int, path string) (string, error) {
-		name, _, _ := strings.Cut(path, ".")
-		var at any = figures
-		for key := range strings.SplitSeq(path, ".") {
-			within, _ := at.(map[string]any)
-			at = within[key]
-		}
-		v, ok := at.(float64)
-		if !ok && slices.Contains(result.Older, name) {
-			return "to be measured", nil
-		}
-		if !ok {
-			return "", fmt.Errorf("no figure %s", path)
-		}
-		return format(digits, v), nil
-	}
-	t, err := template.New("table").Funcs(template.FuncMap{"f": figure}).Parse(table)
+	t, err := texttemplate.New("table").Funcs(texttemplate.FuncMap{
+		"f":    func(digits int, path string) (string, error) { return figure(runs, digits, path, 1) },
+		"mib":  func(digits int, path string) (string, error) { return figure(runs, digits, path, 1<<20) },
+		"file": func(name string) string { return file(commits, name) },
+	}).Parse(table)
 	if err != nil {
 		return "", fmt.Errorf("render: %w", err)
 	}
@@ -144,6 +151,36 @@ func render(results, table string) (string, error) {
 		return "", fmt.Errorf("render: %w", err)
 	}
 	return out.String(), nil
+}
+
+// figure formats the figure at a path such as "idle.ebb.rss_mib", in units of that many.
+func figure(runs map[string]any, digits int, path string, unit float64) (string, error) {
+	name, _, _ := strings.Cut(path, ".")
+	var at any = runs
+	for key := range strings.SplitSeq(path, ".") {
+		within, _ := at.(map[string]any)
+		at = within[key]
+	}
+	v, ok := at.(float64)
+	switch {
+	case ok:
+		return format(digits, v/unit), nil
+	case slices.Contains(result.Older, name):
+		return "to be measured", nil
+	}
+	return "", fmt.Errorf("no figure %s", path)
+}
+
+// file names the file of a result, with its commit if that is not the one of idle.json.
+func file(commits map[string]string, name string) string {
+	switch commit := commits[name]; commit {
+	case "":
+		return name + ".json (older)"
+	case commits["idle"]:
+		return name + ".json"
+	default:
+		return fmt.Sprintf("%s.json (commit %.12s)", name, commit)
+	}
 }
 
 // format formats a figure with that many digits after the point, and with commas between thousands.

@@ -14,17 +14,18 @@ const results = "../results"
 
 // TestPagesQuoteTheLatestRuns: if it fails, make bench-publish.
 func TestPagesQuoteTheLatestRuns(t *testing.T) {
-	for page, table := range tables {
-		text, err := os.ReadFile(filepath.Join("../..", page))
+	for _, table := range tables {
+		text, err := os.ReadFile(filepath.Join("../..", table.page))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := render(results, table)
+		want, err := render(results, template(table.section))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(text), "<!-- begin measured -->\n\n"+strings.TrimSpace(want)+"\n\n<!-- end measured -->") {
-			t.Errorf("%s does not quote the latest runs:\n%s", page, want)
+		mark := func(what string) string { return "<!-- " + what + " " + table.section + " -->" }
+		if !strings.Contains(string(text), mark("begin")+"\n\n"+strings.TrimSpace(want)+"\n\n"+mark("end")) {
+			t.Errorf("%s does not quote the latest runs:\n%s", table.page, want)
 		}
 	}
 }
@@ -37,9 +38,9 @@ const quotes = `{{f 0 "idle.ebb.rss_mib"}} MiB and {{f 3 "idle.ebb.cpu_percent"}
 
 // TestChartQuotesResults: if it fails, change the comments in values.yaml, then make generate.
 func TestChartQuotesResults(t *testing.T) {
-	names, older := quoted, result.Older
-	t.Cleanup(func() { quoted, result.Older = names, older })
-	quoted, result.Older = []string{"idle", "images", "cascade", "size"}, nil
+	older := result.Older
+	t.Cleanup(func() { result.Older = older })
+	result.Older = nil
 	text, err := os.ReadFile("../../deploy/chart/values.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +81,7 @@ func TestFigureMissing(t *testing.T) {
 	older := result.Older
 	t.Cleanup(func() { result.Older = older })
 	dir := t.TempDir()
-	for _, name := range quoted {
+	for _, name := range slices.Concat(quoted, others) {
 		if err := os.WriteFile(filepath.Join(dir, name+".json"), []byte(`{"a":{"b":4}}`), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -93,6 +94,18 @@ func TestFigureMissing(t *testing.T) {
 	result.Older = []string{"idle"}
 	if text, err := render(dir, table); err != nil || text != "4 to be measured" {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// TestFile: a page says which commit a figure is of, where that is not the one of the others.
+func TestFile(t *testing.T) {
+	commits := map[string]string{"idle": "1234567890abcd", "node": "1234567890abcd", "size": "abcdef1234567890"}
+	for name, want := range map[string]string{
+		"node": "node.json", "size": "size.json (commit abcdef123456)", "pods": "pods.json (older)",
+	} {
+		if got := file(commits, name); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }
 
