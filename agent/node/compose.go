@@ -146,6 +146,7 @@ func (p *parts) composeImages(o Options, keep image.KeepRules, l *looks) {
 		Config: o.Config, Keep: keep, Switch: p.switches, Disks: p.watermark, LastUse: p.lastUse, Pods: p.pods, Conditions: p.conditions, Log: o.Log,
 		Now: p.now, Boot: o.Sources.Boot, Outside: p.health.outside, Sleep: p.sleep,
 		Save:        p.saver.Save,
+		Saved:       p.saver.Saved,
 		LookAgain:   func(at time.Time) { p.alarms.sooner(alarmRetry, at) },
 		HearEvents:  l.hearEvents,
 		WritersGrew: p.writers.GrewMost,

@@ -82,6 +82,12 @@ func newFixtureWith(t *testing.T, c node.Config, images ...node.Image) *fixture 
 func (b *fixture) clean() {
 	if b.Failed() {
 		b.Logf("the agent's log ends with:\n%s", b.journal)
+		u, err := b.node.Usage()
+		b.Logf("the disk: %.2f %% of %d bytes used, %d available; %v", u.UsedPercent, u.CapacityBytes, u.AvailableBytes, err)
+		if b.agent != nil {
+			status, err := b.agent.Get(context.WithoutCancel(b.ctx), "/status")
+			b.Logf("the agent's status: %s; %v", status, err)
+		}
 	}
 	if b.agent != nil {
 		b.stop()

@@ -44,6 +44,7 @@ type Options struct {
 	Sleep   func(ctx context.Context, d time.Duration) (slept bool) // without the lock; false if ctx ends
 
 	Save        func()                     // asks for a save of the records
+	Saved       func() <-chan error        // the same; receives the result
 	LookAgain   func(at time.Time)         // asks for a look at the images at that time
 	HearEvents  func() (more bool)         // handles the events sent already; more if there was any since the images were listed
 	WritersGrew func(byInodes bool) string // names the largest writers; "" if they are not known

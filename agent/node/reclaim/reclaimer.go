@@ -152,6 +152,9 @@ func (r *Reclaimer) Hold(on *watermark.Filesystem) *image.Hold {
 	return nil
 }
 
+// savedMost bounds how long a look waits for the record of restored names to be saved. A full disk fails at once.
+const savedMost = 2 * time.Second
+
 // Mend restores the names of images whose withdrawal was interrupted by a crash, or by a runtime that
 // became unavailable. It returns how many images have their names again. If Mend fails, reclaim
 // continues all the same, because the disk may be full.
@@ -166,6 +169,15 @@ func (r *Reclaimer) Mend(ctx context.Context) (images int) {
 	if images = len(mended); images > 0 {
 		r.metrics.mended.Add(float64(images))
 		r.o.Log.Info("names of images put back", "images", images, "reason", "their removal was begun and not ended")
+		// Until that is saved, another crash would make the images look as if somebody had tagged them now.
+		saved := r.o.Saved()
+		r.o.Outside(func() {
+			select {
+			case <-saved:
+			case <-time.After(savedMost):
+			case <-ctx.Done():
+			}
+		})
 	}
 	if err != nil {
 		r.o.Conditions.Begin("mend", slog.LevelWarn, "the names of some images cannot be put back; trying again", "error", err)
