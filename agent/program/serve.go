@@ -28,9 +28,9 @@ const (
 // promhttp_metric_handler_errors_total counts such scrapes. A scrape beside maxScrapes others gets 503.
 func Metrics(r *prometheus.Registry) http.Handler {
 	scrape := promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(scrapeMost)) // only a recorder cannot
-		scrape.ServeHTTP(w, r)
+		scrape.ServeHTTP(w, q)
 	})
 }
 

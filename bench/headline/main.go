@@ -15,7 +15,7 @@ import (
 	"os"
 	"slices"
 	"strings"
-	texttemplate "text/template"
+	"text/template"
 
 	"github.com/ebb-agent/ebb/bench/result"
 )
@@ -59,13 +59,13 @@ func run(results string, show, text bool) error {
 		}
 	}
 	for _, t := range tables {
-		text, err := render(results, template(t.section))
+		table, err := render(results, templateOf(t.section))
 		if err != nil {
 			return err
 		}
 		if show {
-			fmt.Println(text)
-		} else if err := result.Section(t.page, t.section, text); err != nil {
+			fmt.Println(table)
+		} else if err := result.Section(t.page, t.section, table); err != nil {
 			return err
 		}
 	}
@@ -115,8 +115,8 @@ func wrong(name string, o, other *result.Origin, sources string) error {
 	return nil
 }
 
-// template returns the template of a section.
-func template(section string) string {
+// templateOf returns the template of a section.
+func templateOf(section string) string {
 	text, err := templates.ReadFile(section + ".md.tmpl")
 	if err != nil {
 		panic(err) // it is embedded
@@ -134,11 +134,15 @@ func render(results, table string) (string, error) {
 			return "", fmt.Errorf("render: %w", err)
 		}
 		runs[name] = run
-		if o, err := result.OriginOf(results, name); err == nil && o != nil {
+		o, err := result.OriginOf(results, name)
+		switch {
+		case o != nil:
 			commits[name] = o.Commit
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return "", fmt.Errorf("render: %w", err)
 		}
 	}
-	t, err := texttemplate.New("table").Funcs(texttemplate.FuncMap{
+	t, err := template.New("table").Funcs(template.FuncMap{
 		"f":    func(digits int, path string) (string, error) { return figure(runs, digits, path, 1) },
 		"mib":  func(digits int, path string) (string, error) { return figure(runs, digits, path, 1<<20) },
 		"file": func(name string) string { return file(commits, name) },

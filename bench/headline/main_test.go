@@ -19,7 +19,7 @@ func TestPagesQuoteTheLatestRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := render(results, template(table.section))
+		want, err := render(results, templateOf(table.section))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,10 +27,9 @@ func (c *Collector) Counts(time.Time) map[gc.Reason]int {
 // most is their maximum number.
 func (c *Collector) Reported(most int) (list []gc.Planned) {
 	for e := range c.Objects().All {
-		why, _ := c.decide(e)
-		at := c.Objects().Coordinates(e)
-		if f, _ := c.Explain(at); reported[why] && f.Due.IsZero() || why == HeldByFinalizers && e.terminating {
-			list = append(list, gc.Planned{Object: at, Finding: f})
+		f, _ := c.Explain(gc.Coordinates{UID: e.UID})
+		if reported[f.Reason] && f.Due.IsZero() || f.Reason == HeldByFinalizers && e.terminating {
+			list = append(list, gc.Planned{Object: c.Objects().Coordinates(e), Finding: f})
 		}
 	}
 	slices.SortFunc(list, func(a, b gc.Planned) int {

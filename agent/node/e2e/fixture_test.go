@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
 	"github.com/ebb-agent/ebb/agent/node/page"
@@ -85,7 +86,9 @@ func (b *fixture) clean() {
 		u, err := b.node.Usage()
 		b.Logf("the disk: %.2f %% of %d bytes used, %d available; %v", u.UsedPercent, u.CapacityBytes, u.AvailableBytes, err)
 		if b.agent != nil {
-			status, err := b.agent.Get(context.WithoutCancel(b.ctx), "/status")
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), 10*time.Second)
+			status, err := b.agent.Get(ctx, "/status")
+			cancel()
 			b.Logf("the agent's status: %s; %v", status, err)
 		}
 	}

@@ -150,9 +150,10 @@ func (s *Layers) later(l inventory.Layer) time.Time {
 // keep forgets layers that no image has any more. While some images are away, it keeps every layer that
 // is still unpacked, because it may be theirs, and it keeps every layer of a snapshotter that cannot be read.
 func (s *Layers) keep(inv *inventory.Inventory, away bool) {
-	s.away = away || slices.ContainsFunc(inv.Images, func(i inventory.Image) bool { return i.Unread != "" })
+	s.away = away
 	live := make(map[inventory.Layer]bool, len(inv.Images))
 	for _, i := range inv.Images {
+		s.away = s.away || i.Unread != ""
 		for _, l := range i.Layers {
 			live[l] = true
 		}
