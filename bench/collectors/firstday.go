@@ -61,6 +61,8 @@ func firstDay(n int) func(yield func(runtime.Object) bool) {
 		for i := range n {
 			j := job(i, long).(*batchv1.Job)
 			j.Name = fmt.Sprintf("first-day-%08d", i)
+			of := j.Spec.Template.Labels // the API server refuses each update of a Job with another name there
+			of[batchv1.JobNameLabel], of["job-name"] = j.Name, j.Name
 			if !yield(j) {
 				return
 			}
