@@ -384,8 +384,8 @@ func (c *Controller) answered(now time.Time, a answer) {
 		if a.Throttled {
 			v = limiter.Throttled
 			c.metrics.throttled.Inc()
-		} else if a.Webhook {
-			v = limiter.Webhook // a type that cannot be deleted must not slow the others
+		} else if a.OfObject {
+			v = limiter.OfObject // objects that cannot be deleted must not slow the others
 		} else if a.Result == gc.Failed {
 			v = limiter.Failed
 		}

@@ -79,7 +79,7 @@ const (
 	Succeeded Verdict = iota
 	Failed            // no answer, or a 5xx; for one object, or for all
 	Throttled         // 429
-	Webhook           // an admission webhook failed: this says nothing about the API server
+	OfObject          // it refused an object, or a webhook failed: this says nothing about the API server
 )
 
 // Answered counts an answer.
@@ -88,7 +88,7 @@ func (l *Limiter) Answered(now time.Time, v Verdict, took, retryAfter time.Durat
 	l.full = max(0, l.full-1)
 	l.inFlight--
 	switch v {
-	case Webhook:
+	case OfObject:
 	case Throttled:
 		l.failures++
 		l.halve(now)

@@ -61,7 +61,7 @@ func TestLimiter(t *testing.T) {
 		}, 16},
 		"webhooks that fail are not, however many": {func(l *Limiter) time.Time {
 			for range 20 {
-				l.round(start, Webhook, quick)
+				l.round(start, OfObject, quick)
 			}
 			return start
 		}, 16},

@@ -127,7 +127,17 @@ func TestWebhookDown(t *testing.T) {
 	down := failed(500, "InternalError", `Internal error occurred: failed calling webhook "w": connection refused`, &metav1.StatusDetails{RetryAfterSeconds: 30})
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { statusAnswer(down)(t, w, r) }), Options{})
 	out := c.Do(t.Context(), gc.Action{Verb: gc.Delete, Object: theObject, ResourceVersion: "7"}, true)
-	if out.Result != gc.Failed || !out.Webhook || out.Throttled || out.RetryAfter != 0 {
+	if out.Result != gc.Failed || !out.OfObject || out.Throttled || out.RetryAfter != 0 {
+		t.Errorf("%+v", out)
+	}
+}
+
+// An object that the API server refuses as invalid says nothing of the API server, either.
+func TestInvalidObject(t *testing.T) {
+	invalid := failed(422, "Invalid", `Job.batch "name" is invalid: spec.template.metadata.labels[job-name]: Invalid value`, &metav1.StatusDetails{Name: theObject.Name})
+	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { statusAnswer(invalid)(t, w, r) }), Options{})
+	out := c.Do(t.Context(), gc.Action{Verb: gc.RemoveFinalizer, Object: theObject, ResourceVersion: "7", Finalizer: "foregroundDeletion"}, true)
+	if out.Result != gc.Failed || !out.OfObject {
 		t.Errorf("%+v", out)
 	}
 }

@@ -31,11 +31,11 @@ type Outcome struct {
 	// time to wait.
 	Throttled  bool
 	RetryAfter time.Duration
-	// Webhook says that the action failed because the server could not call an admission webhook.
-	// That says nothing about the server.
-	Webhook bool
-	Took    time.Duration
-	Err     error // set for every Result but Done and Gone
+	// OfObject says that the failure shows nothing about the API server: it refused this object, for
+	// instance as invalid, or could not call an admission webhook.
+	OfObject bool
+	Took     time.Duration
+	Err      error // set for every Result but Done and Gone
 }
 
 // Do carries out Delete, RemoveReferences, Unblock, RemoveFinalizer and FailPod.
@@ -181,7 +181,7 @@ func (q *request) sortOut(got *answer, a gc.Action) Outcome {
 		// other actions.
 		out.Result, out.RetryAfter = gc.Forbidden, 0
 	case s.Failed() && unadmitted(s):
-		out.Webhook, out.RetryAfter = true, 0
+		out.OfObject, out.RetryAfter = true, 0
 	case got.code == http.StatusTooManyRequests, got.code/100 == 5 && f.RetryAfter > 0:
 		out.Throttled, out.Result = true, gc.TooMany
 	case got.code == http.StatusConflict && s.Failed():
@@ -190,6 +190,8 @@ func (q *request) sortOut(got *answer, a gc.Action) Outcome {
 		// A test of the patch failed, or an index no longer exists. An error of validation names
 		// the object.
 		out.Result = gc.Conflict
+	case s.Failed() && (got.code == http.StatusUnprocessableEntity || got.code == http.StatusMethodNotAllowed):
+		out.OfObject = true
 	}
 	return out
 }
