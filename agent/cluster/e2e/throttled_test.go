@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -72,6 +73,51 @@ func TestThrottled(t *testing.T) {
 	if now := r.metric(t, "request_concurrency_limit"); now <= *lowest {
 		t.Errorf("%v at a time, and there is room again", now)
 	}
+}
+
+// The API server refuses each change of 200 objects as invalid, because their type's schema is now
+// stricter than when they were made. That does not slow what is deleted beside them, and once the
+// schema lets them, they go.
+func TestInvalid(t *testing.T) {
+	b := newFixture(t, peers.Config{})
+	b.define(t, "v1")
+	r := b.start(t, b.kubeconfig, func(c *config.Config) { c.Concurrency = config.Concurrency{Start: 8, Max: 8} })
+	r.awaitState(t, "widgets.example.com", "synced")
+	const n = 200
+	s := b.scenario(t)
+	for i := range n {
+		s.make(fmt.Sprintf("widget/w-%d + foregroundDeletion", i))
+	}
+	strict := widgets("v1")
+	version := strict["spec"].(object)["versions"].([]any)[0].(object)
+	version["schema"].(object)["openAPIV3Schema"].(object)["not"] = object{"required": []any{"kind"}} // none can pass
+	b.Define(t, strict)
+	await.Holds(t, patience, "the strict schema to refuse", func(ctx context.Context) error {
+		if err := b.Ask(ctx, http.MethodPatch, s.path("widget/w-0"), object{"metadata": object{"labels": object{"a": "b"}}}, nil); err == nil {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	lowest, done := r.lowest(t)
+	for i := range n {
+		s.remove(fmt.Sprintf("widget/w-%d", i), foreground)
+	}
+	for range 5 {
+		s := b.scenario(t)
+		s.make("cm/o")
+		s.many("secret", "cm/o", n)
+		begun := time.Now()
+		s.remove("cm/o", background)
+		s.awaitLeft("secret", 0, 0)
+		t.Logf("%d dependents in %v", n, time.Since(begun))
+	}
+	done()
+	s.awaitLeft("widget", n, 0)
+	if *lowest < 8 {
+		t.Errorf("at the least %v requests at a time", *lowest)
+	}
+	b.define(t, "v1")
+	s.awaitLeft("widget", 0, 0)
 }
 
 // lowest watches how many requests may be on their way.
