@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,6 +21,7 @@ type mount struct {
 	dev        uint64
 	mountPoint string
 	fsType     string
+	compressed bool // by an option of the whole filesystem
 }
 
 var errMountLine = errors.New("malformed mountinfo line")
@@ -68,10 +70,17 @@ func parseMount(line string) (mount, error) {
 	}
 	for i := 6; i < len(f)-1; i++ {
 		if f[i] == "-" {
-			return mount{id: id, dev: dev, mountPoint: unescape(f[4]), fsType: unescape(f[i+1])}, nil
+			options := strings.Split(f[len(f)-1], ",")
+			return mount{id: id, dev: dev, mountPoint: unescape(f[4]), fsType: unescape(f[i+1]), compressed: slices.ContainsFunc(options, compresses)}, nil
 		}
 	}
 	return mount{}, fmt.Errorf("%w: no separator", errMountLine)
+}
+
+// compresses reports whether an option of a btrfs has it compress new data: "compress=zstd:3" or "compress-force=lzo".
+func compresses(option string) bool {
+	name, by, _ := strings.Cut(option, "=")
+	return (name == "compress" || name == "compress-force") && by != "none" && by != "no"
 }
 
 // parseDev turns "major:minor" into the kernel's own encoding (MKDEV), which

@@ -13,6 +13,7 @@ type Info struct {
 	Type       string // "ext4", "xfs", "btrfs", …: as mountinfo names it
 	MountPoint string
 	Dev        uint64 // the superblock's s_dev, as the kernel encodes it: major<<20 | minor
+	Compressed bool   // a mount option has it compress all new files, so that they take less than what is written
 
 	// Project is not the zero value if the figures are those of a project.
 	Project Project
@@ -35,7 +36,7 @@ func Stat(path string) (image.Disk, Info, error) {
 	if err != nil {
 		return image.Disk{}, Info{}, err
 	}
-	info.Type, info.MountPoint, info.Dev = place.Type, place.MountPoint, place.Dev
+	info.Type, info.MountPoint, info.Dev, info.Compressed = place.Type, place.MountPoint, place.Dev, place.Compressed
 	info.Project = projectOf(path)
 	return disk, info, nil
 }
@@ -71,6 +72,7 @@ type Place struct {
 	Ino        uint64
 	Type       string // filesystem type
 	MountPoint string
+	Compressed bool // the filesystem compresses what is written: see [Info]
 }
 
 // Locate returns the superblock that path is on, and its inode number there.
@@ -94,7 +96,7 @@ func Locate(path string) (Place, error) {
 	if err != nil {
 		return Place{}, fmt.Errorf("locate %q: %w", path, err)
 	}
-	return Place{Dev: m.dev, Ino: stx.Ino, Type: m.fsType, MountPoint: m.mountPoint}, nil
+	return Place{Dev: m.dev, Ino: stx.Ino, Type: m.fsType, MountPoint: m.mountPoint, Compressed: m.compressed}, nil
 }
 
 // fsIocGetversion is FS_IOC_GETVERSION, _IOR('v', 1, long), with longs of 64 bits.

@@ -1,11 +1,13 @@
 package e2e
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -41,6 +43,66 @@ func TestReclaimIsExact(t *testing.T) {
 			b.importImages(plain("late", 2*mib)) // twice that with its blob
 		})
 	})
+}
+
+// TestFastWriter: what a process has written goes to a btrfs later. If the disk fills fast, images go
+// for it before that, and not one too many. For data that is compressed, none goes.
+func TestFastWriter(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		random, compress bool
+	}{
+		"data": {random: true}, "data where files are compressed": {true, true}, "zeros where files are compressed": {false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newFixtureOn(t, "btrfs", node.V2, plains("a", 12)...)
+			b.config.Images.LowThresholdPercent = 70
+			if c.compress {
+				b.must(unix.Mount("", b.node.Mount(), "", unix.MS_REMOUNT, "compress-force=zstd"))
+			}
+			b.start()
+			b.use("a3", "a6", "a1", "a9", "a5", "a10", "a0", "a8", "a4", "a11", "a2", "a7")
+			b.awaitOrder()
+			b.fill(float64(b.config.Images.HighThresholdPercent) - 3)
+			crossings := b.metric(`ebb_node_filesystem_threshold_crossings_total{filesystem="images"}`)
+			mark := b.journal.mark()
+			b.writeFast("written", 7, c.random)
+			if c.random {
+				b.journal.await(t, mark, "reclaim run ended")
+			} else {
+				b.awaitAtLeast(`ebb_node_filesystem_threshold_crossings_total{filesystem="images"}`, crossings+1)
+				if early := b.removedNames(mark); len(early) > 0 {
+					t.Errorf("FINAL: removed %v for data that takes no space", early)
+				}
+			}
+			after := b.journal.mark()
+			b.cross()
+			b.checkLow(b.journal.await(t, after, "reclaim run ended"), b.notLow)
+			b.checkRun(mark)
+		})
+	}
+}
+
+// writeFast writes a share of the disk, in percent, at a pace that would fill it in five seconds.
+func (b *fixture) writeFast(name string, percent int64, random bool) {
+	b.Helper()
+	u, err := b.node.Usage()
+	b.must(err)
+	data := make([]byte, int64(u.CapacityBytes)/1000)
+	if random {
+		rand.Read(data)
+	}
+	f, err := os.Create(filepath.Join(b.node.Mount(), name))
+	b.must(err)
+	pace := time.NewTicker(5 * time.Second / 200)
+	defer pace.Stop()
+	for range percent * 10 {
+		_, err := f.Write(data)
+		b.must(err)
+		<-pace.C
+	}
+	b.must(f.Close())
 }
 
 // checkLow: a run has brought the disk low, or the disk shows it later: the sync of a busy

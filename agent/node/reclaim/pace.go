@@ -1,9 +1,10 @@
 package reclaim
 
-import "time"
+import (
+	"time"
 
-// fastFull is how soon a disk that fills fast is full, at its pace during the run.
-const fastFull = 10 * time.Second
+	"github.com/ebb-agent/ebb/agent/node/watermark"
+)
 
 // pace is how fast others fill the disk that a run removes images from.
 type pace struct {
@@ -21,11 +22,11 @@ func (p *pace) planned(f *filesystem, boot time.Duration) {
 	}
 }
 
-// fast reports whether the disk fills so fast that the images of a plan go together.
+// fast reports whether the disk fills so fast, by its pace during the run, that the images of a plan go together.
 func (p *pace) fast(f *filesystem, boot time.Duration) bool {
 	if p.on != f {
 		return false
 	}
 	grown := float64(p.available) + float64(p.freed) - float64(f.AvailableBytes)
-	return grown*fastFull.Seconds() > float64(f.AvailableBytes)*(boot-p.at).Seconds()
+	return grown*watermark.FullSoon.Seconds() > float64(f.AvailableBytes)*(boot-p.at).Seconds()
 }

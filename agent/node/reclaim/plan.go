@@ -103,8 +103,10 @@ func (r *Reclaimer) decide(inv *inventory.Inventory) (work bool) {
 	return work
 }
 
-// planAgain reads the disks, and makes new plans from an inventory that is at hand.
-func (r *Reclaimer) planAgain(inv *inventory.Inventory) (work bool) {
+// planAgain reads the disks, and makes new plans from an inventory that is at hand. While the target fills fast, they
+// count what is still to be allocated.
+func (r *Reclaimer) planAgain(inv *inventory.Inventory, fast bool) (work bool) {
+	r.target.CountDirty(fast, r.o.Now())
 	for _, f := range r.filesystems {
 		_ = r.o.Disks.Read(f.Filesystem) // if it fails, the last reading counts
 	}

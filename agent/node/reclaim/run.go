@@ -93,7 +93,7 @@ func (run *Run) Execute(ctx context.Context) (again bool) {
 	}
 	r.executing = true
 	defer func() { r.executing = false }()
-	for first := true; first || r.planAgain(run.pass.inv); first = false {
+	for first := true; first || r.planAgain(run.pass.inv, run.pace.fast(r.target, run.o.Boot())); first = false {
 		if ctx.Err() != nil || run.paused() {
 			return false
 		}
@@ -310,6 +310,9 @@ func (run *Run) removalFailed(l leaving, err error) {
 func (run *Run) End(why error) (next time.Time, err error) {
 	if why != nil {
 		run.interrupted(why)
+	}
+	for _, f := range run.r.filesystems {
+		f.CountDirty(false, run.o.Now())
 	}
 	if run.asked != nil {
 		return time.Time{}, run.asked.end(run)

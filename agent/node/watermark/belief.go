@@ -12,6 +12,9 @@ import (
 const (
 	believedFor     = 5 * time.Second
 	believedLagging = 35 * time.Second
+
+	// dirtyFor is how long [Filesystem.CountDirty] holds.
+	dirtyFor = 5 * time.Second
 )
 
 // exactness is what is known of a disk beside its latest reading.
@@ -19,6 +22,7 @@ type exactness struct {
 	believed belief // in removals that did not show in time
 	settled  settled
 	short    time.Time // until then the disk is taken to free less than computed: see [Filesystem.lateWait]
+	dirty    time.Time // until then readings count what is not allocated yet: see [Filesystem.CountDirty]
 }
 
 // belief is what removals have freed by computation since the disk's figure could last be made
@@ -44,6 +48,17 @@ func (f *Filesystem) freest(r Reading, now time.Time) Reading {
 		r.AvailableBytes = max(r.AvailableBytes, s.disk.AvailableBytes)
 	}
 	return r
+}
+
+// CountDirty says whether readings count what is written and not allocated yet as used, for dirtyFor from now. statfs
+// does so itself on ext4 and xfs. On btrfs it takes seconds to have all of it allocated. Beside that, each change of
+// the runtime's database takes long, and the disk can be full before an image goes. But some of it may not take space:
+// where files are compressed, so it never counts there, or where blocks are overwritten in place.
+func (f *Filesystem) CountDirty(on bool, now time.Time) {
+	f.dirty = time.Time{}
+	if on && f.Lags() && !f.Compressed {
+		f.dirty = now.Add(dirtyFor)
+	}
 }
 
 // Believing reports whether freed space counts that the disk does not show yet.

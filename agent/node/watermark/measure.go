@@ -33,10 +33,9 @@ type Measured struct {
 
 // Measure takes a reading to compare with one after a removal.
 func (w *Watcher) Measure(f *Filesystem) (m Measured, err error) {
-	if err = w.Read(f); err != nil {
+	if m.Reading, err = w.read(f); err != nil {
 		return m, err
 	}
-	m.Reading = f.Reading
 	m.givenBack, m.counted = w.kernel.givenBack(m.Reading)
 	return m, nil
 }
@@ -126,9 +125,10 @@ func (w *Watcher) await(ctx context.Context, f *Filesystem, before Measured, d i
 
 // lateWait returns how long to wait for late space, once the figure is exact. On btrfs a removal right
 // after a short one does not wait: where files are compressed, each removal frees less than computed. On
-// xfs the figure can still be a little early, so each removal waits ([fs.Settle]).
+// xfs the figure can still be a little early, so each removal waits ([fs.Settle]). While a disk fills fast, what was
+// computed is believed.
 func (f *Filesystem) lateWait(now time.Time) time.Duration {
-	if f.Lags() && now.Before(f.short) {
+	if now.Before(f.dirty) || f.Lags() && now.Before(f.short) {
 		return 0
 	}
 	return lateFor

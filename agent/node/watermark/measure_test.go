@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -73,12 +74,13 @@ func TestOthersDeletions(t *testing.T) {
 // dirtyDisk is a btrfs on which some data is not allocated yet.
 type dirtyDisk struct {
 	testDisk
-	written int // how often everything was written
+	compressed bool
+	written    int // how often everything was written
 }
 
 func (d *dirtyDisk) Stat(path string) (image.Disk, fs.Info, error) {
 	disk, info, err := d.testDisk.Stat(path)
-	info.Type = "btrfs"
+	info.Type, info.Compressed = "btrfs", d.compressed
 	return disk, info, err
 }
 
@@ -154,6 +156,86 @@ func TestDirtyDataThatDecides(t *testing.T) {
 			if err := w.ReadForPlan(t.Context(), f); err != nil || d.written != c.written {
 				t.Errorf("everything was written %d times, want %d; %v; thresholds %+v", d.written, c.written, err, f.Thresholds)
 			}
+		})
+	}
+}
+
+// fillingProbes count what is written to a disk of 1 GiB.
+type fillingProbes struct {
+	countedProbes
+	began time.Time
+	rate  uint64 // blocks a second
+}
+
+func (p *fillingProbes) Counted(uint64) (free uint64, ok bool, err error) {
+	return p.free - min(p.free, uint64(float64(p.rate)*time.Since(p.began).Seconds())), true, nil
+}
+
+// A disk that fills fast is not written back before a plan: that takes seconds, and slows all changes of the
+// runtime's database. What is written counts as used until the run ends, and removals are measured without it.
+func TestFastFill(t *testing.T) {
+	const percent = (1 << 30) / 100 / 4096 // blocks
+	for name, c := range map[string]struct {
+		counted, rate uint64 // percent of the disk; and in a second
+		compressed    bool
+		fast          bool
+	}{
+		"full in five seconds":      {81, 4, false, true},
+		"full in nine":              {81, 2, false, true},
+		"full in nineteen":          {81, 1, false, false},
+		"not over the threshold":    {78, 4, false, false},
+		"over it in this moment":    {79, 60, false, true},
+		"everything is compressed":  {81, 4, true, false},
+		"full, and nobody writes":   {100, 0, false, false},
+		"nobody writes any more":    {81, 0, false, false},
+		"it is full in this moment": {99, 90, false, true},
+		"it shows already":          {99, 90, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				d := &dirtyDisk{testDisk: testDisk{available: 24 * percent * 4096}, compressed: c.compressed}
+				if name == "it shows already" {
+					d.available = 18 * percent * 4096
+				}
+				p := &fillingProbes{countedProbes{free: (100 - c.counted) * percent}, start, c.rate * percent}
+				w := newTestWatcher(d, func(o *Options) {
+					o.Probes, o.Boot = p, func() time.Duration { return time.Since(start) }
+				})
+				w.Place(inventory.Roots{Images: "/"})
+				w.Survey()
+				f := w.Filesystems()[0]
+				if err := w.ReadForPlan(t.Context(), f); err != nil {
+					t.Fatal(err)
+				}
+				counted, _, _ := p.Counted(0)
+				want := d.available
+				if c.fast {
+					want = counted * 4096
+				}
+				if f.AvailableBytes != want || (d.written == 0) != (c.fast || c.counted == 78 || f.HighReached()) {
+					t.Errorf("%d bytes are available, want %d, and everything was written %d times", f.AvailableBytes, want, d.written)
+				}
+				if !c.fast {
+					return
+				}
+				before, err := w.Measure(f)
+				if err != nil || before.AvailableBytes != d.available || f.AvailableBytes != want {
+					t.Fatalf("%d bytes are measured, want %d; %d available, want %d; %v", before.AvailableBytes, d.available, f.AvailableBytes, want, err)
+				}
+				began := time.Now()
+				if w.Removed(t.Context(), f, before, image.Decision{FreesBytes: 64 << 20}); time.Since(began) > 0 {
+					t.Errorf("it waits for %v", time.Since(began))
+				}
+				if f.CountDirty(false, time.Now()); w.Read(f) != nil || f.AvailableBytes != d.available {
+					t.Errorf("in the end %d bytes are available, want %d", f.AvailableBytes, d.available)
+				}
+				f.CountDirty(true, time.Now())
+				time.Sleep(dirtyFor)
+				if w.Read(f) != nil || f.AvailableBytes != d.available {
+					t.Errorf("much later %d bytes are available, want %d", f.AvailableBytes, d.available)
+				}
+			})
 		})
 	}
 }

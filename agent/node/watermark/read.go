@@ -6,16 +6,38 @@ import (
 	"time"
 )
 
-// showDeadline bounds the wait for a filesystem's figure to become exact.
-const showDeadline = 3 * time.Second
+const (
+	// showDeadline bounds the wait for a filesystem's figure to become exact.
+	showDeadline = 3 * time.Second
+
+	// FullSoon is how soon a disk that fills fast is full, at its pace.
+	FullSoon = 10 * time.Second
+
+	// fillLook is how long its growth is watched before it is made exact.
+	fillLook = 50 * time.Millisecond
+)
 
 // Read takes a new reading of a filesystem, without waiting for the disk to settle.
 func (w *Watcher) Read(f *Filesystem) error {
-	r, err := w.survey.read(f)
-	if err == nil {
-		f.Reading = f.freest(r, w.o.Now())
-	}
+	_, err := w.read(f)
 	return err
+}
+
+// read is Read, and returns what the disk shows.
+func (w *Watcher) read(f *Filesystem) (shown Reading, err error) {
+	shown, err = w.survey.read(f)
+	if err == nil {
+		shown = f.freest(shown, w.o.Now())
+		w.take(f, shown)
+	}
+	return shown, err
+}
+
+// take makes what the disk shows the latest reading.
+func (w *Watcher) take(f *Filesystem, shown Reading) {
+	if f.Reading = shown; w.o.Now().Before(f.dirty) {
+		f.Disk = w.kernel.counted(shown)
+	}
 }
 
 // Refresh takes a new reading of a filesystem, unless removals are believed that it does not show yet.
@@ -41,7 +63,8 @@ func (w *Watcher) ReadForPlan(ctx context.Context, f *Filesystem) error {
 
 // ReadExact takes a reading for a decision. The figure is made exact first while freed space is
 // believed, and where statfs lags and the threshold is reached by statfs or by the kernel's count:
-// usage may look too low after writes, and too high after deletes. If that takes too long, the
+// usage may look too low after writes, and too high after deletes. On a disk that fills fast, a count
+// is enough for the writes ([Filesystem.CountDirty]). If that takes too long, the
 // current figure is used, with what is believed of the agent's own removals. It is an error if the
 // filesystem is gone by then.
 func (w *Watcher) ReadExact(ctx context.Context, f *Filesystem) error {
@@ -50,13 +73,20 @@ func (w *Watcher) ReadExact(ctx context.Context, f *Filesystem) error {
 		return err
 	}
 	if !f.Believing() && (!f.Lags() || !f.dirtyDecides(r.Disk, w.kernel.counted(r))) {
-		f.Reading = f.freest(r, w.o.Now())
+		w.take(f, f.freest(r, w.o.Now()))
 		return nil
+	}
+	if !w.o.Now().Before(f.dirty) && w.fillsFast(ctx, f, r) {
+		f.CountDirty(true, w.o.Now())
+	}
+	reached := f.Thresholds.HighReached
+	if w.o.Now().Before(f.dirty) {
+		reached = nil // a commit is enough
 	}
 	ctx, cancel := context.WithTimeout(ctx, showDeadline)
 	defer cancel()
 	believed := f.believed
-	settled := w.settling.settle(ctx, f, f.Thresholds.HighReached)
+	settled := w.settling.settle(ctx, f, reached)
 	if err := w.Read(f); err != nil {
 		return err
 	}
@@ -64,4 +94,19 @@ func (w *Watcher) ReadExact(ctx context.Context, f *Filesystem) error {
 		w.settling.shown(f, believed, settled)
 	}
 	return nil
+}
+
+// fillsFast reports whether the high threshold is reached only by what was written, and the disk would be full within
+// FullSoon at the pace of the next moment.
+func (w *Watcher) fillsFast(ctx context.Context, f *Filesystem, r Reading) bool {
+	if !f.HoldsImages() || !f.Lags() || f.Compressed || f.Thresholds.HighReached(r.Disk) {
+		return false
+	}
+	before, begun := w.kernel.counted(r), w.o.Boot()
+	if !w.settling.pause(ctx, fillLook) {
+		return false
+	}
+	after, took := w.kernel.counted(r), w.o.Boot()-begun
+	written := gained(after.AvailableBytes, before.AvailableBytes)
+	return written > 0 && f.Thresholds.HighReached(after) && float64(written)*FullSoon.Seconds() >= float64(after.AvailableBytes)*took.Seconds()
 }
