@@ -159,7 +159,7 @@ func (w *world) quiet() {
 	w.c.Hold(w.now, false)
 	w.c.Release(w.now)
 	w.machines["n-9"] = nodes.Machine{Name: "n-9"}
-	w.write(thing{Object: gc.Object{APIVersion: "v1", Kind: "Node", Name: "n-9"}, t: nodeType, fields: nodes.Node{Ready: true, Since: w.now, Created: w.now}})
+	w.write(thing{Object: gc.Object{APIVersion: "v1", Kind: "Node", Name: "n-9"}, t: nodeType, fields: nodes.Node{Ready: true, Since: w.now, Created: w.now.Truncate(time.Second)}})
 	for _, uid := range slices.Sorted(maps.Keys(w.server)) {
 		if n, is := w.server[uid].fields.(nodes.Node); is && n.Ready {
 			w.machines[w.server[uid].Name] = nodes.Machine{Name: w.server[uid].Name}

@@ -90,7 +90,7 @@ func (w *world) change() {
 	switch w.pick(8) {
 	case 0, 1, 2: // a Node comes, or changes
 		if !is {
-			n = thing{Object: gc.Object{APIVersion: "v1", Kind: "Node", Name: name}, t: nodeType, fields: nodes.Node{Created: w.now}}
+			n = thing{Object: gc.Object{APIVersion: "v1", Kind: "Node", Name: name}, t: nodeType, fields: nodes.Node{Created: w.now.Truncate(time.Second)}} // as objects have it
 			if w.pick(3) > 0 {
 				w.machines[name] = nodes.Machine{Name: name}
 			}
