@@ -27,7 +27,7 @@ done
 run kubectl get pods --selector=app=web 2>&1
 [ -z "$(kubectl get pods --selector=app=web --output=name)" ] || fail "the Pod of the Deployment is there after 5 minutes"
 
-# Beyond the high threshold, 85 % by default. ebb has 10 minutes, because young images stay.
+# Beyond the high threshold, 80 % by default. ebb has 10 minutes, because young images stay.
 size=$(df --output=size --block-size=1 /var/lib/containerd | tail -n 1)
 free=$(df --output=avail --block-size=1 /var/lib/containerd | tail -n 1)
 run df -h /var/lib/containerd

@@ -72,7 +72,7 @@ func TestPodsUnknownAfterRestart(t *testing.T) {
 	b.awaitReason("a0", "wanted")
 	b.awaitReason("since", "pods_unknown")
 	if got := b.removedNames(mark); fmt.Sprint(got) != "[a1 a2 a3]" {
-		t.Errorf("removed %v", got)
+		t.Errorf("FINAL: removed %v", got)
 	}
 
 	k.hangs.Store(false)

@@ -156,7 +156,7 @@ func TestObserve(t *testing.T) {
 		said = append(said, b.scenario.name(l.Text("image")))
 	}
 	if after := b.onNode(); len(after) != len(before) {
-		t.Errorf("%d images were on the node, now %d", len(before), len(after))
+		t.Errorf("FINAL: %d images were on the node of an observing agent, now %d", len(before), len(after))
 	}
 
 	b.stop()

@@ -198,7 +198,7 @@ func TestTouchedInRun(t *testing.T) {
 	b.cross()
 	b.journal.await(t, mark, "reclaim run ended")
 	if got := b.removedNames(mark); slices.Contains(got, "a1") || got[0] != "a3" {
-		t.Errorf("removed %v", got)
+		t.Errorf("FINAL: removed %v", got)
 	}
 	b.mustStay("a1")
 	b.checkRun(mark, "a1") // a5 is the newest now
