@@ -142,7 +142,7 @@ func TestSilence(t *testing.T) {
 	f.put(pod("a"))
 	f.silent = true
 	a := newServer(t, f.handle).apiServer(t)
-	a.timing.connect = time.Second
+	a.timing.idle, a.timing.connect = 300*time.Millisecond, time.Second
 	changed := run(t, a)
 	eventually(t, a, changed, "the list", has("a"))
 	// Begun anew, and answered: a server without bookmarks is not a dead one.

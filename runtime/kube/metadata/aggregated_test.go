@@ -135,8 +135,8 @@ func TestEndedWatchesAreTakenUpSlowly(t *testing.T) {
 func TestSilenceOfAnother(t *testing.T) {
 	s := newTelling()
 	c := serve(t, &script{t: t, steps: []step{{"page", listing("110", "")}, {"watch 110", watching(nil)}, {"page", listing("110", "")}}},
-		Options{Timeout: 200 * time.Millisecond})
-	c.timing.idle = 100 * time.Millisecond
+		Options{})
+	c.timing.idle = time.Second
 	start(t, c.Follow(aggregatedType(), nil, s.sink))
 	s.expect(t, "listing", "synced 110", "listing", "synced 110")
 	c.continuity.mu.Lock()

@@ -200,8 +200,8 @@ func TestSilentServerIsAskedAgain(t *testing.T) {
 		{"watch 110", watching(obj(11), nil)}, // falls silent
 		{"probe", listing("111", "")},
 		{"watch 111", watching(obj(12), nil)},
-	}}, Options{Timeout: 300 * time.Millisecond})
-	c.timing.idle = 300 * time.Millisecond
+	}}, Options{Timeout: 2 * time.Second})
+	c.timing.idle = time.Second
 	start(t, c.Follow(anyType, nil, s.sink))
 	s.expect(t, "listing", "observed o1", "listing", "observed o1", "synced 110", "observed o11", "observed o12")
 }
