@@ -118,7 +118,7 @@ func TestFollow(t *testing.T) {
 		if err := tr.awaitRoom(ctx, 2*time.Second); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second) // the bubble's, not the machine's
+		time.Sleep(time.Second + lookEvery/2) // the bubble's, not the machine's; between two looks
 		stop()
 		if err := <-ended; err != nil {
 			t.Fatal(err)

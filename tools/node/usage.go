@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ebb-agent/ebb/runtime/fs"
 )
 
 // Usage is one reading of a node's filesystem, counted as the kubelet does: available
@@ -20,6 +22,9 @@ type Usage struct {
 	AvailableBytes uint64
 	UsedPercent    float64 // 100 − available·100/capacity
 }
+
+// settleMost bounds the wait for an exact figure.
+const settleMost = 30 * time.Second
 
 // Usage syncs the filesystem, so that the figures include delayed allocation and
 // deletion (btrfs counts neither before), and reads it.
@@ -39,6 +44,15 @@ func (n *Node) Usage() (Usage, error) {
 	u := Usage{
 		CapacityBytes:  st.Blocks * uint64(st.Frsize),
 		AvailableBytes: st.Bavail * uint64(st.Frsize),
+	}
+	if n.config.FS == "btrfs" { // statfs leaves out a block group that is just being removed
+		ctx, cancel := context.WithTimeout(context.Background(), settleMost)
+		defer cancel()
+		disk, err := fs.Settle(ctx, n.Mount(), nil)
+		if err != nil {
+			return Usage{}, fmt.Errorf("read usage: %w", err)
+		}
+		u.AvailableBytes = disk.AvailableBytes
 	}
 	if u.CapacityBytes > 0 {
 		u.UsedPercent = 100 - 100*float64(u.AvailableBytes)/float64(u.CapacityBytes)
