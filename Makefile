@@ -128,7 +128,7 @@ flake-hunt: test-tools containerd-v2 helm $(GATE) ## how often tests with real c
 
 # What chance, minutes or the clock decide, one stage after the other. One that was green on
 # this commit is not run again. ONLY="soak fuzz" runs these alone.
-FULL := flakes random e2e-control e2e-node e2e-image e2e-cluster kernels vagrant soak soak-cluster fuzz image verify
+FULL := flakes random hermetic real e2e-control e2e-node e2e-image e2e-cluster kernels vagrant soak soak-reboot soak-cluster fuzz image verify
 ONLY ?= $(FULL)
 .PHONY: test-full
 test-full: export EBB_RECORD = $(CURDIR)/bench/results/full/$(shell date -u +%F)-$(shell git rev-parse --short=12 HEAD).tsv
@@ -150,9 +150,13 @@ full-flakes:
 	@$(GATE) run flakes $(GATE) flakes
 full-random: # ten times as many histories
 	@RAPID_CHECKS=1000 CGO_ENABLED=0 $(GATE) test random -count=1 -vet=off -timeout 30m -- ./policy/...
+full-hermetic:
+	@$(call gate,hermetic,,-count=1 -timeout 60m,$(HERMETIC))
+full-real: test-tools containerd-v2 helm
+	@$(MAKE) --no-print-directory test-real
 full-e2e-control full-e2e-node full-e2e-image: full-%:
 	@$(MAKE) --no-print-directory $*
-full-e2e-cluster full-soak full-soak-cluster full-fuzz full-verify: full-%:
+full-e2e-cluster full-soak full-soak-reboot full-soak-cluster full-fuzz full-verify: full-%:
 	@$(GATE) run $* $(MAKE) --no-print-directory $*
 full-image:
 	@$(GATE) run image $(MAKE) --no-print-directory image dist

@@ -33,12 +33,17 @@ func hunt(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "gate: %d runs passed\n", r.passed)
-	for _, path := range slices.Sorted(maps.Keys(r.packages)) {
-		p := r.packages[path]
-		for _, name := range slices.Sorted(maps.Keys(p.tests)) {
-			fmt.Fprintf(out, "gate: %s %s failed %d of %d\n", path, name, p.tests[name], n)
+	failed := map[string]int{}
+	for name := range r.passes {
+		failed[name] = 0
+	}
+	for path, p := range r.packages {
+		for name, times := range p.tests {
+			failed[path+" "+name] = times
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(failed)) {
+		fmt.Fprintf(out, "gate: %s failed %d of %d\n", name, failed[name], failed[name]+r.passes[name])
 	}
 	if list := r.failures(); len(list) > 0 {
 		return fmt.Errorf("%d tests failed at least once", len(list))

@@ -25,6 +25,7 @@ type event struct {
 type results struct {
 	packages map[string]*pkg // failed packages
 	passed   int             // top-level tests
+	passes   map[string]int  // the same by package and name
 	skipped  []string
 	broken   string // why go test failed although no package did
 }
@@ -101,7 +102,7 @@ type outputs map[string]*strings.Builder
 // read reads the output of go test -json. It prints a line for each package that took a second
 // or more. For a failed package it prints the output of the failed tests.
 func (t *tests) read(in io.Reader) (*results, error) {
-	r := &results{packages: map[string]*pkg{}}
+	r := &results{packages: map[string]*pkg{}, passes: map[string]int{}}
 	packages, builds := map[string]outputs{}, map[string]string{}
 	scan := bufio.NewScanner(in)
 	scan.Buffer(nil, 64<<20)
@@ -133,6 +134,7 @@ func (t *tests) read(in io.Reader) (*results, error) {
 		case sub:
 		case e.Action == "pass":
 			r.passed++
+			r.passes[e.Package+" "+top]++
 			if t.all {
 				fmt.Fprint(t.out, printed[top])
 			}
