@@ -36,12 +36,13 @@ type CollectorStatus struct {
 type PlannedObject struct {
 	gate.ObjectName
 	Found
+	Detail string `json:"detail,omitempty"`
 }
 
 func planned(by gc.Collector, list []gc.Planned) []PlannedObject {
 	shown := make([]PlannedObject, len(list))
 	for i, p := range list {
-		shown[i] = PlannedObject{*gate.Named(p.Object), found(by, p.Finding)}
+		shown[i] = PlannedObject{*gate.Named(p.Object), found(by, p.Finding), p.Detail}
 	}
 	return shown
 }

@@ -117,6 +117,26 @@ func TestNoMemoryAtFirst(t *testing.T) {
 	}
 }
 
+// The Lease shows what the leader does by its configuration, soon after that changes.
+func TestModeIsShown(t *testing.T) {
+	m := &memory{}
+	withMemory(t, m, func(b *fixture) {
+		for _, c := range []struct {
+			mode   config.Mode
+			paused bool
+			want   string
+		}{{config.Enforce, false, "enforce"}, {config.Observe, false, "observe"}, {config.Observe, true, "paused"}, {config.Enforce, false, "enforce"}} {
+			next := b.c.gate.Settings()
+			next.Mode, next.Paused = c.mode, c.paused
+			b.c.gate.Configure(next)
+			b.after(time.Second)
+			if k, err := m.Read(b.t.Context()); err != nil || k.Mode != c.want {
+				b.t.Errorf("mode %s, paused %t: the Lease shows %q, want %q; %v", c.mode, c.paused, k.Mode, c.want, err)
+			}
+		}
+	})
+}
+
 // A pause and an open circuit breaker are written down, later if need be, and taken away again.
 func TestHaltsAreKept(t *testing.T) {
 	m := &memory{kept: election.State{Halted: "paused by-a-later-version"}}

@@ -20,9 +20,12 @@ const (
 	ControllerContainer = "controller"
 )
 
-// haltedKey is the annotation of the Lease in which the leader notes why it deletes nothing
-// (agent/cluster/election).
-const haltedKey = "ebb-agent.github.io/halted"
+// The annotations of the Lease in which the leader notes why it deletes nothing, and what it does by its
+// configuration (agent/cluster/election).
+const (
+	haltedKey = "ebb-agent.github.io/halted"
+	modeKey   = "ebb-agent.github.io/mode"
+)
 
 // Controller is an instance of ebb-controller.
 type Controller struct {
@@ -32,6 +35,7 @@ type Controller struct {
 	Leads   bool      `json:"leads"` // it holds a Lease
 	Renewed time.Time `json:"-"`     // when it last renewed the Lease
 	Halted  string    `json:"-"`     // why it deletes nothing, if it leads; "" if it does
+	Mode    string    `json:"-"`     // enforce, observe or paused, if it leads and has noted it
 	Image   string    `json:"image,omitempty"`
 	Version string    `json:"version,omitempty"` // from the pod's label, which the chart sets
 }
@@ -57,7 +61,8 @@ func (d *Desk) Controllers(ctx context.Context) ([]Controller, error) {
 	holders, err := d.holders(ctx)
 	for i, c := range all {
 		lease, leads := holders[c.Pod]
-		all[i].Leads, all[i].Renewed, all[i].Halted = leads, lease.Spec.RenewTime, lease.Metadata.Annotations[haltedKey]
+		all[i].Leads, all[i].Renewed = leads, lease.Spec.RenewTime
+		all[i].Halted, all[i].Mode = lease.Metadata.Annotations[haltedKey], lease.Metadata.Annotations[modeKey]
 	}
 	return all, err
 }

@@ -52,7 +52,7 @@ func duOf(pods bool) show.Usage {
 
 func statusReport() show.StatusReport {
 	return show.StatusReport{Time: showtest.Now, Nodes: silent(nodes(showtest.Status(), showtest.Troubled())),
-		Controller: &show.Controller{Pods: 2, Ready: 1, Version: "0.1.0" + showtest.Evil, Leader: "ebb-controller-7d" + showtest.Evil, Halted: "breaker-open" + showtest.Evil, Renewed: showtest.Now.Add(-4 * time.Second), Unknown: []string{"you may not list pods"}},
+		Controller: &show.Controller{Pods: 2, Ready: 1, Version: "0.1.0" + showtest.Evil, Leader: "ebb-controller-7d" + showtest.Evil, Halted: "breaker-open" + showtest.Evil, Mode: "observe" + showtest.Evil, Renewed: showtest.Now.Add(-4 * time.Second), Unknown: []string{"you may not list pods"}},
 		Others: &show.Others{Kubelets: map[string]int{"from 85%": 2, "never": 1}, KubeletsUnknown: map[string]int{"no answer " + showtest.Evil: 1},
 			Managers: []string{"kube-system/kcm-a" + showtest.Evil}, ManagersOff: []string{"kube-system/kcm-b (--controllers=*,-garbage-collector-controller)"}, ManagersAtRisk: []string{"kube-system/kcm-b"}}}
 }

@@ -22,6 +22,7 @@ type Controller struct {
 	Leader  string    `json:"leader,omitempty"`  // the holder of its Lease
 	Renewed time.Time `json:"renewed,omitzero"`
 	Halted  string    `json:"halted,omitempty"`  // why it deletes nothing, as the leader left it on the Lease
+	Mode    string    `json:"mode,omitempty"`    // enforce, observe or paused: its configuration, as the leader left it on the Lease
 	Unknown []string  `json:"unknown,omitempty"` // what could not be read, and why
 }
 
@@ -256,6 +257,9 @@ func (c *Controller) line(now time.Time) string {
 	}
 	if c.Version != "" {
 		parts = append(parts, "version "+Clean(c.Version))
+	}
+	if c.Mode != "" {
+		parts = append(parts, "mode "+Clean(c.Mode))
 	}
 	if c.Halted != "" {
 		parts = append(parts, fmt.Sprintf("halted (%s): it deletes nothing; see: ebb control ready", Clean(c.Halted)))

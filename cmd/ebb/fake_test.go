@@ -76,7 +76,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		write(http.StatusOK, object{"kind": "PodList", "items": []object{{"metadata": leader, "status": ready}, {"metadata": object{"name": "another"}, "status": object{}}}})
 	case path == "/apis/coordination.k8s.io/v1/namespaces/ebb-system/leases":
 		// Whatever the release is called, and its Lease.
-		write(http.StatusOK, object{"kind": "LeaseList", "items": []object{{"metadata": object{"annotations": object{election.HaltedKey: c.halted}}, "spec": object{"holderIdentity": "ebb-controller-7d\x1b[2J_1", "renewTime": showtest.Now}}}})
+		write(http.StatusOK, object{"kind": "LeaseList", "items": []object{{"metadata": object{"annotations": object{election.HaltedKey: c.halted, election.ModeKey: "enforce"}}, "spec": object{"holderIdentity": "ebb-controller-7d\x1b[2J_1", "renewTime": showtest.Now}}}})
 	case strings.HasSuffix(path, "/proxy/configz"):
 		fmt.Fprint(w, `{"kubeletconfig": {"imageGCHighThresholdPercent": 85}}`)
 	case path == "/api/v1/namespaces/kube-system/pods":

@@ -154,7 +154,8 @@ func (a *agentAccess) controller(ctx context.Context) (*show.Controller, error) 
 			c.Ready++
 		}
 		if instance.Leads {
-			c.Leader, c.Version, c.Renewed, c.Halted = instance.Pod, instance.Version, instance.Renewed, instance.Halted
+			c.Leader, c.Version, c.Renewed = instance.Pod, instance.Version, instance.Renewed
+			c.Halted, c.Mode = instance.Halted, instance.Mode
 		}
 	}
 	return c, nil

@@ -47,11 +47,11 @@ func whyCommand(stdout io.Writer) *cobra.Command {
 				return err
 			}
 			r := whyReport(args[0], results)
-			switch said := someAnswer(r.Nodes); {
+			switch answer := someAnswer(r.Nodes); {
 			case len(r.Nodes) == 0 && len(r.Many) == 0:
 				return fmt.Errorf("no image %q on any of the nodes that were asked (%d)", show.Clean(args[0]), len(r.Not))
-			case said != nil && len(r.Not) == 0 && len(r.Many) == 0:
-				return said
+			case answer != nil && len(r.Not) == 0 && len(r.Many) == 0:
+				return answer
 			}
 			if err := a.write(stdout, answer{
 				text:     func(w io.Writer, v show.View) error { return show.Why(w, v, r) },

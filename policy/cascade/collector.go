@@ -31,7 +31,7 @@ type Collector struct {
 	excludedNS   map[string]bool
 	heldReported map[index]bool // owners for which HeldByExcluded was emitted
 	roots        roots
-	lanes        lanes
+	throttles    throttles
 	now          time.Time // of the current input
 }
 
@@ -101,7 +101,7 @@ func (c *Collector) Len() int { return c.live }
 func (c *Collector) Ready(now time.Time, most int) []gc.Action {
 	c.now = now
 	c.ring()
-	c.openLanes()
+	c.refillThrottles()
 	for c.head < len(c.queue) && len(c.out) < most {
 		i := c.queue[c.head]
 		c.head++
@@ -130,7 +130,7 @@ func (c *Collector) Next() time.Time {
 	for len(c.alarms) > 0 && !c.valid(c.alarms[0]) {
 		heap.Pop(&c.alarms)
 	}
-	next := c.lanes.next
+	next := c.throttles.next
 	if len(c.alarms) > 0 && (next.IsZero() || c.alarms[0].at.Before(next)) {
 		next = c.alarms[0].at
 	}

@@ -111,9 +111,9 @@ func (c *Collector) explainDeletion(i index, x *Explanation) {
 	if c.at(i).flags&parked == 0 {
 		return
 	}
-	if c.lanes.hold {
+	if c.throttles.hold {
 		x.Reason = KeptHeld
-	} else if l := c.lanes.byRoot[x.Root.UID]; l != nil {
+	} else if l := c.throttles.byRoot[x.Root.UID]; l != nil {
 		x.Reason, x.Retry = KeptSlowed, l.until
 	}
 }

@@ -16,7 +16,7 @@ func (c *Collector) Observe(now time.Time, o gc.Object) {
 
 // observe handles an object. streamed is whether a list or a watch reported it, and not the
 // response to a request. Only a streamed object counts as named by the current list: an
-// object that a list does not name is missing, whatever a response said in between.
+// object that a list does not name is missing, whatever a response reported in between.
 func (c *Collector) observe(o gc.Object, streamed bool) {
 	if o.UID == "" || o.Name == "" {
 		return // it cannot be named, or deleted with a precondition

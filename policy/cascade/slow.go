@@ -2,9 +2,9 @@ package cascade
 
 import "time"
 
-// lane holds back the deletions of one root that the caller wants later. An object in it
+// throttle holds back the deletions of one root that the caller wants later. An object in it
 // costs four bytes. Its deletion is not emitted, so it takes no worker and no request.
-type lane struct {
+type throttle struct {
 	root    string    // UID
 	until   time.Time // no deletion before
 	pause   time.Duration
@@ -13,16 +13,16 @@ type lane struct {
 	waiting []index
 }
 
-// lanes are all lanes, in the order of their creation.
-type lanes struct {
-	all    []*lane
-	byRoot map[string]*lane
+// throttles are all throttles, in the order of their creation.
+type throttles struct {
+	all    []*throttle
+	byRoot map[string]*throttle
 	next   time.Time // the earliest until
 	held   []index   // objects parked while hold is on
 	hold   bool
 }
 
-func (l *lanes) earliest() {
+func (l *throttles) earliest() {
 	l.next = time.Time{}
 	for _, one := range l.all {
 		if l.next.IsZero() || one.until.Before(l.next) {
@@ -31,7 +31,7 @@ func (l *lanes) earliest() {
 	}
 }
 
-// minPause is the shortest pause of a lane.
+// minPause is the shortest pause of a throttle.
 const minPause = 10 * time.Millisecond
 
 // Slow limits the deletions of a root: none before until, and then up to most per pause.
@@ -39,30 +39,30 @@ const minPause = 10 * time.Millisecond
 // ends once no deletion of the root waits, or with [Collector.Release].
 func (c *Collector) Slow(now time.Time, root string, until time.Time, most int) {
 	c.now = now
-	l := c.lanes.byRoot[root]
+	l := c.throttles.byRoot[root]
 	if l == nil {
-		l = &lane{root: root}
-		if c.lanes.byRoot == nil {
-			c.lanes.byRoot = make(map[string]*lane)
+		l = &throttle{root: root}
+		if c.throttles.byRoot == nil {
+			c.throttles.byRoot = make(map[string]*throttle)
 		}
-		c.lanes.byRoot[root] = l
-		c.lanes.all = append(c.lanes.all, l)
+		c.throttles.byRoot[root] = l
+		c.throttles.all = append(c.throttles.all, l)
 	}
 	l.pause, l.most, l.open = max(until.Sub(now), minPause), max(most, 1), 0
 	l.until = now.Add(l.pause)
-	c.lanes.earliest()
+	c.throttles.earliest()
 }
 
 // Hold stops all deletions while on is true. Everything else continues.
 func (c *Collector) Hold(now time.Time, on bool) {
 	c.now = now
-	if c.lanes.hold == on {
+	if c.throttles.hold == on {
 		return
 	}
-	c.lanes.hold = on
+	c.throttles.hold = on
 	if !on {
-		held := c.lanes.held
-		c.lanes.held = nil
+		held := c.throttles.held
+		c.throttles.held = nil
 		c.unpark(held)
 	}
 }
@@ -70,16 +70,16 @@ func (c *Collector) Hold(now time.Time, on bool) {
 // Slowed returns how many roots are slowed, and how many deletions wait for that or are
 // held. An object that is not to be deleted any more may count until its turn.
 func (c *Collector) Slowed() (roots, deletions int) {
-	deletions = len(c.lanes.held)
-	for _, l := range c.lanes.all {
+	deletions = len(c.throttles.held)
+	for _, l := range c.throttles.all {
 		deletions += len(l.waiting)
 	}
-	return len(c.lanes.all), deletions
+	return len(c.throttles.all), deletions
 }
 
 // SlowedOf returns how many deletions of a root wait, and until when.
 func (c *Collector) SlowedOf(root string) (deletions int, until time.Time) {
-	if l := c.lanes.byRoot[root]; l != nil {
+	if l := c.throttles.byRoot[root]; l != nil {
 		return len(l.waiting), l.until
 	}
 	return 0, time.Time{}
@@ -87,12 +87,12 @@ func (c *Collector) SlowedOf(root string) (deletions int, until time.Time) {
 
 // parks postpones a deletion that is not wanted now, and reports whether it did.
 func (c *Collector) parks(i, owner index) bool {
-	if !c.lanes.hold && len(c.lanes.all) == 0 {
+	if !c.throttles.hold && len(c.throttles.all) == 0 {
 		return false
 	}
-	list := &c.lanes.held
-	if !c.lanes.hold {
-		l := c.lanes.byRoot[c.root(owner).UID]
+	list := &c.throttles.held
+	if !c.throttles.hold {
+		l := c.throttles.byRoot[c.root(owner).UID]
 		if l == nil || l.open > 0 {
 			return false
 		}
@@ -108,7 +108,7 @@ func (c *Collector) parks(i, owner index) bool {
 // passes counts a deletion when it is emitted. Counted earlier, a deletion that needs a
 // live read first would have used up its turn by then.
 func (c *Collector) passes(root string) {
-	if l := c.lanes.byRoot[root]; l != nil {
+	if l := c.throttles.byRoot[root]; l != nil {
 		l.open--
 	}
 }
@@ -123,16 +123,16 @@ func (c *Collector) unpark(list []index) {
 	}
 }
 
-// openLanes releases the next deletions of each lane whose time has come.
-func (c *Collector) openLanes() {
-	if c.lanes.next.IsZero() || c.lanes.next.After(c.now) {
+// refillThrottles releases the next deletions of each throttle whose time has come.
+func (c *Collector) refillThrottles() {
+	if c.throttles.next.IsZero() || c.throttles.next.After(c.now) {
 		return
 	}
-	kept := c.lanes.all[:0]
-	for _, l := range c.lanes.all {
+	kept := c.throttles.all[:0]
+	for _, l := range c.throttles.all {
 		if !l.until.After(c.now) {
 			if len(l.waiting) == 0 {
-				delete(c.lanes.byRoot, l.root)
+				delete(c.throttles.byRoot, l.root)
 				continue
 			}
 			some := min(l.most, len(l.waiting))
@@ -142,15 +142,15 @@ func (c *Collector) openLanes() {
 		}
 		kept = append(kept, l)
 	}
-	clear(c.lanes.all[len(kept):])
-	c.lanes.all = kept
-	c.lanes.earliest()
+	clear(c.throttles.all[len(kept):])
+	c.throttles.all = kept
+	c.throttles.earliest()
 }
 
-// releaseLanes removes all lanes. Held deletions stay held.
-func (c *Collector) releaseLanes() {
-	all := c.lanes.all
-	c.lanes.all, c.lanes.byRoot, c.lanes.next = nil, nil, time.Time{}
+// endThrottles removes all throttles. Held deletions stay held.
+func (c *Collector) endThrottles() {
+	all := c.throttles.all
+	c.throttles.all, c.throttles.byRoot, c.throttles.next = nil, nil, time.Time{}
 	for _, l := range all {
 		c.unpark(l.waiting)
 	}

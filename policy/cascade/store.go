@@ -25,7 +25,7 @@ const (
 	invalidNS                      // the warning of an invalid namespace was emitted
 	waitsForSync                   // in Collector.held
 	restored                       // seen before etcd was restored: any version may follow
-	parked                         // its deletion waits in a lane, or is held
+	parked                         // its deletion waits for a throttle, or is held
 )
 
 // node is an object, or an owner that is known only from references. Its key is all of its

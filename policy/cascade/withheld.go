@@ -9,7 +9,7 @@ import (
 // Release queues everything that was withheld or slowed: the caller wants it now.
 func (c *Collector) Release(now time.Time) {
 	c.now = now
-	c.releaseLanes()
+	c.endThrottles()
 	clear(c.heldReported)
 	for _, i := range slices.Sorted(maps.Keys(c.work)) { // in an order that the inputs determine
 		w := c.work[i]

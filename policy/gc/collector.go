@@ -304,5 +304,5 @@ func (c *Collection[E]) Planned(until time.Time, most int) ([]Planned, int) {
 		}
 		return c.find(e).Due
 	}
-	return Earliest(c.objects.All, due, until, most, func(e E) Planned { return Planned{c.objects.Coordinates(e), c.find(e)} })
+	return Earliest(c.objects.All, due, until, most, func(e E) Planned { return Planned{Object: c.objects.Coordinates(e), Finding: c.find(e)} })
 }

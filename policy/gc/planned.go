@@ -11,6 +11,7 @@ import (
 type Planned struct {
 	Object Coordinates
 	Finding
+	Detail string // for a person; "" if the reason says all
 }
 
 // Earliest returns up to most of the objects that are due until a time, those due longest

@@ -70,16 +70,16 @@ const (
 // An object has at most one action in flight. A Queue is not safe for concurrent use, and
 // its zero value is ready.
 type Queue[E Queued] struct {
-	heap   entries[E]
-	flying map[uint64]E
-	lastID uint64
-	now    time.Time // of the last input
-	lane   lane
+	heap     entries[E]
+	flying   map[uint64]E
+	lastID   uint64
+	now      time.Time // of the last input
+	throttle throttle
 }
 
-// lane limits the actions while the caller wants fewer: open actions may be emitted until
+// throttle limits the actions while the caller wants fewer: open actions may be emitted until
 // it is refilled.
-type lane struct {
+type throttle struct {
 	held  bool
 	until time.Time // of the next refill; zero: no limit
 	pause time.Duration
@@ -160,25 +160,25 @@ func (q *Queue[E]) Ready(now time.Time, most int, ask func(E) (Action, bool)) []
 			q.flying = make(map[uint64]E)
 		}
 		q.flying[i.id] = e
-		q.lane.open--
+		q.throttle.open--
 		q.put(e)
 		out = append(out, a)
 	}
 	return out
 }
 
-// pass reports whether the caller wants one more action. A lane that was open for a whole
+// pass reports whether the caller wants one more action. A throttle that was open for a whole
 // pause without being used up loses its limit: the caller calls Slow again if it still
 // wants one.
 func (q *Queue[E]) pass() bool {
-	l := &q.lane
+	l := &q.throttle
 	switch over := !l.until.After(q.now); {
 	case l.held:
 		return false
 	case l.until.IsZero():
 		return true
 	case over && (l.open > 0 || q.now.Sub(l.until) >= l.pause):
-		*l = lane{}
+		*l = throttle{}
 		return true
 	case over:
 		l.open, l.until = l.most, q.now.Add(l.pause)
@@ -225,22 +225,22 @@ func (q *Queue[E]) Finished(now time.Time, id uint64, r Result) (e E, ok bool) {
 	return e, true
 }
 
-// Again removes the pause of e, and returns its place in the lane: the action that follows
+// Again removes the pause of e, and gives back its share of the throttle: the action that follows
 // is a part of the last one.
 func (q *Queue[E]) Again(e E) {
 	e.queued().after = 0
-	q.lane.open++
+	q.throttle.open++
 	q.put(e)
 }
 
 // Next returns the earliest time at which Ready has more; zero if there is none.
 func (q *Queue[E]) Next() time.Time {
-	if len(q.heap) == 0 || q.lane.held || q.heap[0].queued().after == math.MaxInt64 {
+	if len(q.heap) == 0 || q.throttle.held || q.heap[0].queued().after == math.MaxInt64 {
 		return time.Time{}
 	}
 	next := time.Unix(0, q.heap[0].queued().at()).UTC()
-	if q.lane.open <= 0 && q.lane.until.After(next) {
-		return q.lane.until
+	if q.throttle.open <= 0 && q.throttle.until.After(next) {
+		return q.throttle.until
 	}
 	return next
 }
@@ -250,19 +250,19 @@ func (q *Queue[E]) Next() time.Time {
 // [Queue.Release].
 func (q *Queue[E]) Slow(now, until time.Time, most int) {
 	const leastPause = 10 * time.Millisecond
-	l := &q.lane
+	l := &q.throttle
 	l.pause, l.most, l.open = max(until.Sub(now), leastPause), max(most, 1), 0
 	l.until = now.Add(l.pause)
 }
 
 // Hold stops all actions while on is true.
-func (q *Queue[E]) Hold(on bool) { q.lane.held = on }
+func (q *Queue[E]) Hold(on bool) { q.throttle.held = on }
 
 // Release makes everything due again that was withheld or slowed. A Withheld that comes later for
 // an action in flight may be older, so that action is due again, too. all yields every object that
 // the caller keeps: withheld objects are not in the queue.
 func (q *Queue[E]) Release(all func(yield func(E) bool)) {
-	q.lane = lane{held: q.lane.held}
+	q.throttle = throttle{held: q.throttle.held}
 	for e := range all {
 		i := e.queued()
 		i.flags.set(released, i.id != 0)

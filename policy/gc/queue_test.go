@@ -199,8 +199,8 @@ func TestQueueBounds(t *testing.T) {
 	}
 }
 
-// TestQueueLane: while they are slowed, so many are asked for in each pause; held, none.
-func TestQueueLane(t *testing.T) {
+// TestQueueThrottle: while they are slowed, so many are asked for in each pause; held, none.
+func TestQueueThrottle(t *testing.T) {
 	var q gc.Queue[*thing]
 	now := time.Unix(1e9, 0)
 	for range 10 {

@@ -244,7 +244,7 @@ func TestNamespaces(t *testing.T) {
 	if len(found) != 2 || found[0].Reason != APIServiceDown || found[1].By != "v1.dead.test" || !slices.Equal(found[0].Command, found[1].Command) || found[1].Looks {
 		t.Errorf("%+v", found)
 	}
-	for why, n := range map[string]Namespace{"said nothing": {Finalizers: []string{"kubernetes"}}, "could not be read": {Unread: "forbidden"}} {
+	for why, n := range map[string]Namespace{"reported nothing": {Finalizers: []string{"kubernetes"}}, "could not be read": {Unread: "forbidden"}} {
 		if found := at(New(c), n); len(found) != 1 || found[0].Reason != NamespaceSilent || !strings.Contains(found[0].Why, why) {
 			t.Errorf("%s: %+v", why, found)
 		}

@@ -91,7 +91,7 @@ func (l *Inspection) held(d deleted, at int, finalizer string) Finding {
 func (l *Inspection) unheld(d deleted) Finding {
 	why := "it has no finalizers: the API server that keeps it has not removed it"
 	if d.APIVersion == "v1" && d.Kind == "Pod" {
-		why = "its kubelet has not said that it ended: is its Node there, and ready?"
+		why = "its kubelet has not reported that it ended: is its Node there, and ready?"
 	}
 	return Finding{Reason: HeldByNothing, Object: d.Coordinates, Since: d.at, Why: why, Command: get(d.Coordinates), Looks: true}
 }
@@ -129,7 +129,7 @@ func (l *Inspection) namespace(d deleted) (list []Finding) {
 	case !known || n.Unread != "":
 		f.Why = "its conditions could not be read: " + n.Unread
 	default:
-		f.Why = "the namespace controller has said nothing of it: does a kube-controller-manager run?"
+		f.Why = "the namespace controller has reported nothing about it: does a kube-controller-manager run?"
 	}
 	f.Reason = NamespaceSilent
 	return []Finding{f}

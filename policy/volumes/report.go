@@ -28,8 +28,12 @@ func (c *Collector) Counts(time.Time) map[gc.Reason]int {
 func (c *Collector) Reported(most int) (list []gc.Planned) {
 	for e := range c.Objects().All {
 		f, _ := c.Explain(gc.Coordinates{UID: e.UID})
-		if reported[f.Reason] && f.Due.IsZero() || f.Reason == HeldByFinalizers && e.terminating {
-			list = append(list, gc.Planned{Object: c.Objects().Coordinates(e), Finding: f})
+		if f.Due.IsZero() && (reported[f.Reason] || e.volume != nil && e.terminating) {
+			p := gc.Planned{Object: c.Objects().Coordinates(e), Finding: f}
+			if e.volume != nil {
+				p.Detail = e.volume.detail()
+			}
+			list = append(list, p)
 		}
 	}
 	slices.SortFunc(list, func(a, b gc.Planned) int {

@@ -11,6 +11,7 @@ import (
 // Volume has the fields of a PersistentVolume that the collector needs beside its metadata.
 type Volume struct {
 	Phase  string
+	Size   string    // spec.capacity.storage, a quantity
 	Since  time.Time // status.lastPhaseTransitionTime
 	Policy string    // spec.persistentVolumeReclaimPolicy
 	Driver string    // spec.csi; empty: the data is elsewhere

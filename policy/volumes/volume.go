@@ -2,6 +2,7 @@ package volumes
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ebb-agent/ebb/policy/gc"
@@ -9,14 +10,14 @@ import (
 
 // volume is what is kept of a PersistentVolume.
 type volume struct {
-	phase, policy, driver, provisioner string // interned
+	phase, policy, driver, provisioner string // interned, as the next ones are
+	size, holders                      string // holders: its other finalizers, with ", " between them
 	handle, other                      string
 	claim, claimUID                    string // namespace/name
 	secret                             struct{ Namespace, Name string }
 	since                              gc.Stamp
 	unread                             bool  // its fields are not known
 	own                                bool  // its driver made it, and no other driver has replaced that one
-	foreign                            bool  // it has other finalizers
 	finalizer                          int   // position of the provisioner's, from 1; 0: none
 	failures                           uint8 // in a row
 	retry                              time.Time
@@ -30,7 +31,7 @@ func (c *Collector) learnVolume(e *kept, o gc.Object, fields any) {
 	}
 	f, known := fields.(Volume)
 	v := &volume{
-		phase: c.words.Of(f.Phase), policy: c.words.Of(f.Policy), driver: c.words.Of(f.Driver), provisioner: c.words.Of(f.ProvisionedBy),
+		phase: c.words.Of(f.Phase), size: c.words.Of(f.Size), policy: c.words.Of(f.Policy), driver: c.words.Of(f.Driver), provisioner: c.words.Of(f.ProvisionedBy),
 		handle: f.Handle, other: f.Other, claimUID: f.Claim.UID, secret: f.Secret, since: gc.StampOf(f.Since), unread: !known,
 	}
 	v.own = f.Driver != "" && f.ProvisionedBy == f.Driver && (f.MigratedTo == "" || f.MigratedTo == f.Driver)
@@ -40,18 +41,28 @@ func (c *Collector) learnVolume(e *kept, o gc.Object, fields any) {
 	if f.Claim.Name != "" {
 		v.claim = f.Claim.Namespace + "/" + f.Claim.Name
 	}
+	var holders []string
 	for i, name := range o.Finalizers {
 		switch name {
 		case Finalizer:
 			v.finalizer = i + 1
 		case "kubernetes.io/pv-protection": // its own controller removes it
 		default:
-			v.foreign = true
+			holders = append(holders, name)
 		}
 	}
+	v.holders = c.words.Of(strings.Join(holders, ", "))
 	e.volume = v
 	c.file(e, put)
 	c.unseen(was, !known)
+}
+
+// detail returns what a person wants to know of a volume that stays: its size, and what holds it.
+func (v *volume) detail() string {
+	if v.holders == "" {
+		return v.size
+	}
+	return v.size + ", held by " + v.holders
 }
 
 // decideVolume returns why and when a volume is to be deleted. If the time is zero, the
@@ -120,7 +131,7 @@ func (c *Collector) referred(e *kept) gc.Reason {
 		return OtherUnread
 	case c.index.attached[e.Name] > 0 || v.handle != "" && c.index.inline[v.handle] > 0:
 		return Attached
-	case v.foreign:
+	case v.holders != "":
 		return HeldByFinalizers
 	}
 	return ""

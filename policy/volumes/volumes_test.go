@@ -374,18 +374,35 @@ func TestResultOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestHeldVolume: what finalizers hold is reported once somebody has deleted it.
+// TestHeldVolume: a volume that stays although somebody deleted it is reported, with its size and what
+// holds it.
 func TestHeldVolume(t *testing.T) {
-	for _, deleted := range []bool{false, true} {
-		c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
-		c.object.Terminating, c.object.Finalizers = deleted, []string{volumes.Finalizer, "example.com/keep"}
-		to := c.collector(volumes.Config{})
-		if f, _ := to.Explain(gc.Coordinates{UID: "uid-pv"}); f.Reason != volumes.HeldByFinalizers {
-			t.Errorf("%+v", f)
-		}
-		if list := to.Reported(9); len(list) == 1 != deleted {
-			t.Errorf("deleted: %v, and reported is %+v", deleted, list)
-		}
+	const protection = "kubernetes.io/pv-protection"
+	for name, c := range map[string]struct {
+		deleted    bool
+		finalizers []string
+		change     func(*volumes.Volume)
+		want       gc.Reason // reported; "": it is not
+		detail     string
+	}{
+		"nobody deleted it": {false, []string{volumes.Finalizer, "example.com/keep"}, nil, "", ""},
+		"another finalizer": {true, []string{volumes.Finalizer, "example.com/keep", "x"}, nil, volumes.HeldByFinalizers, "10Gi, held by example.com/keep, x"},
+		"only another one":  {true, []string{"example.com/keep", protection}, nil, volumes.Terminating, "10Gi, held by example.com/keep"},
+		"policy Retain":     {true, []string{protection}, func(v *volumes.Volume) { v.Policy = "Retain" }, volumes.Terminating, "10Gi"},
+		"it is bound":       {true, []string{volumes.Finalizer, protection}, func(v *volumes.Volume) { v.Phase = "Bound" }, volumes.NotReleased, "10Gi"},
+		"ebb deletes it":    {true, []string{volumes.Finalizer, protection}, nil, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+			if k.volume.Size = "10Gi"; c.change != nil {
+				c.change(&k.volume)
+			}
+			k.object.Terminating, k.object.Finalizers = c.deleted, c.finalizers
+			list := k.collector(volumes.Config{Serve: []string{one}}).Reported(9)
+			if c.want == "" && len(list) > 0 || c.want != "" && (len(list) != 1 || list[0].Reason != c.want || list[0].Detail != c.detail) {
+				t.Errorf("reported is %+v, want %s: %q", list, c.want, c.detail)
+			}
+		})
 	}
 }
 

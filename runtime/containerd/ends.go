@@ -37,9 +37,9 @@ func (r *Runtime) readEnds(ctx context.Context, reading *reading) {
 		var others []*containerRecord
 		for j := range s.containers {
 			c := &s.containers[j]
-			state, told := reading.criState[c.id]
+			state, listed := reading.criState[c.id]
 			switch {
-			case s.name != criNamespace || !told && c.labels[labelKind] != criKindSandbox:
+			case s.name != criNamespace || !listed && c.labels[labelKind] != criKindSandbox:
 				if end, known := r.cache.end(c.id); known && s.name == criNamespace {
 					c.ended = end
 					continue

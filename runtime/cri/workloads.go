@@ -56,11 +56,11 @@ func (c *Client) Workloads(ctx context.Context) ([]container.Container, []contai
 
 func sandboxFromAPI(s *runtimeapi.PodSandbox) container.Sandbox {
 	pod, _ := container.Identify(s.GetLabels())
-	source, told := s.GetAnnotations()[sourceAnnotation]
+	source, known := s.GetAnnotations()[sourceAnnotation]
 	return container.Sandbox{
 		ID: s.GetId(), Pod: pod, Attempt: s.GetMetadata().GetAttempt(), Created: when(s.GetCreatedAt()),
 		NotReady: s.GetState() == runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
-		Static:   told && source != "api",
+		Static:   known && source != "api",
 	}
 }
 

@@ -300,8 +300,8 @@ func (p *Process) Reclaim(ctx context.Context, r page.ReclaimRequest, step func(
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		said, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-		return errors.Join(fmt.Errorf("reclaim: status %d: %s", resp.StatusCode, said), err)
+		text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+		return errors.Join(fmt.Errorf("reclaim: status %d: %s", resp.StatusCode, text), err)
 	}
 	for e, err := range show.Events(resp.Body) {
 		if err != nil {

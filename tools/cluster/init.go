@@ -17,12 +17,12 @@ import (
 const lockFD = 3
 
 // beInit sets up the machine, starts the command, and reaps children until the command
-// has ended. The kernel kills all processes that still run then. told is the JSON of a
+// has ended. The kernel kills all processes that still run then. encoded is the JSON of a
 // setup.
-func beInit(told string) (status int, err error) {
+func beInit(encoded string) (status int, err error) {
 	unix.CloseOnExec(lockFD)
 	var s setup
-	if err := json.Unmarshal([]byte(told), &s); err != nil {
+	if err := json.Unmarshal([]byte(encoded), &s); err != nil {
 		return 0, fmt.Errorf("read setup: %w", err)
 	}
 	wd, err := os.Getwd()

@@ -121,20 +121,20 @@ func Run(ctx context.Context, c Config, command ...string) (status int, err erro
 	if err := cgroup.Make(Cgroup(dir)); err != nil {
 		return 0, fmt.Errorf("run machine: %w", err)
 	}
-	told, err := json.Marshal(setup{Dir: dir, See: c.See, Out: c.Out, Name: c.Name, DiskBytes: c.DiskBytes, Command: command})
+	encoded, err := json.Marshal(setup{Dir: dir, See: c.See, Out: c.Out, Name: c.Name, DiskBytes: c.DiskBytes, Command: command})
 	if err != nil {
 		return 0, fmt.Errorf("run machine: %w", err)
 	}
-	return startInit(ctx, c, lock, told)
+	return startInit(ctx, c, lock, encoded)
 }
 
 // startInit starts the machine's first process and waits for it. The kernel sends
 // Pdeathsig when the thread that forked ends, so the goroutine keeps its thread.
-func startInit(ctx context.Context, c Config, lock *os.File, told []byte) (int, error) {
+func startInit(ctx context.Context, c Config, lock *os.File, encoded []byte) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = []string{initName, string(told)}
+	cmd.Args = []string{initName, string(encoded)}
 	cmd.Stdout, cmd.Stderr = c.Stdout, c.Stderr
 	cmd.ExtraFiles = []*os.File{lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{

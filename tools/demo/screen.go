@@ -85,9 +85,9 @@ func (s *screen) gauge(percent float64) {
 }
 
 // output shows a command and its output.
-func (s *screen) output(command, said string) {
+func (s *screen) output(command, text string) {
 	s.print("\n  %s\n", s.paint(bold, "$ "+command))
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(text) {
 		s.print("  %s", line)
 	}
 }

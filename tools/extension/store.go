@@ -51,7 +51,7 @@ func (s *Server) put(resource string, o Object, tell bool) *Object {
 	s.version++
 	delete(s.versions, old)
 	s.objects[at], s.versions[&o] = &o, s.version
-	s.told(resource, &o, false)
+	s.notify(resource, &o, false)
 	if tell {
 		s.happened(event{s.version, what, resource, &o})
 	}
@@ -76,15 +76,15 @@ func (s *Server) drop(resource string, o *Object, tell bool) {
 	s.version++
 	delete(s.versions, o)
 	delete(s.objects, place{resource, o.Namespace, o.Name})
-	s.told(resource, o, true)
+	s.notify(resource, o, true)
 	if tell {
 		s.happened(event{s.version, "DELETED", resource, o})
 	}
 }
 
-// told calls Config.Changed, except for an object that is stored only to be removed at
+// notify calls Config.Changed, except for an object that is stored only to be removed at
 // once.
-func (s *Server) told(resource string, o *Object, gone bool) {
+func (s *Server) notify(resource string, o *Object, gone bool) {
 	if s.config.Changed != nil && (gone || !o.gone()) {
 		s.config.Changed(resource, o.clone(), gone)
 	}

@@ -174,7 +174,7 @@ func (r *results) end(e event, printed outputs, build string, out io.Writer) {
 	case len(p.tests) == 0:
 		p.final = "the package failed, not one of its tests"
 	case found != "":
-		p.final = "it said " + strings.TrimSpace(found)
+		p.final = "its output has " + strings.TrimSpace(found)
 	}
 	fmt.Fprintf(out, "--- FAIL %s (%.1f s)\n%s", e.Package, e.Elapsed, all)
 }

@@ -77,8 +77,8 @@ func Request(ctx context.Context, c *http.Client, method, url string, in, out an
 		*text, out = string(data), nil
 	}
 	if resp.StatusCode/100 != 2 {
-		said := strings.TrimSpace(string(data[:min(len(data), maxErrorBody)]))
-		return fmt.Errorf("%s %s: %w", method, url, &StatusError{Code: resp.StatusCode, Body: said})
+		text := strings.TrimSpace(string(data[:min(len(data), maxErrorBody)]))
+		return fmt.Errorf("%s %s: %w", method, url, &StatusError{Code: resp.StatusCode, Body: text})
 	}
 	if out == nil {
 		return nil

@@ -17,6 +17,7 @@ import (
 // The annotations of the Lease that hold the state.
 const (
 	HaltedKey    = "ebb-agent.github.io/halted" // State.Halted; "ebb status" reads it
+	ModeKey      = "ebb-agent.github.io/mode"   // State.Mode; the same
 	deletionsKey = "ebb-agent.github.io/deletions"
 )
 
@@ -28,6 +29,7 @@ var ErrNoLease = errors.New("no lease that may be read and written")
 type State struct {
 	Halted    string // why the leader sends nothing
 	Deletions string // the counts of deletions
+	Mode      string // what the leader does by its configuration: "enforce", "observe" or "paused"
 }
 
 // LeaseState stores a State on the Lease, for the next leader. It also works without an election:
@@ -56,14 +58,14 @@ func (m *LeaseState) Read(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, m.failed("read", err)
 	}
-	return State{lease.Annotations[HaltedKey], lease.Annotations[deletionsKey]}, nil
+	return State{lease.Annotations[HaltedKey], lease.Annotations[deletionsKey], lease.Annotations[ModeKey]}, nil
 }
 
 // Write stores the state, and creates the Lease if there is none. It removes the annotations of
 // empty fields.
 func (m *LeaseState) Write(ctx context.Context, k State) error {
 	annotations, set := map[string]any{}, map[string]string{}
-	for key, word := range map[string]string{HaltedKey: k.Halted, deletionsKey: k.Deletions} {
+	for key, word := range map[string]string{HaltedKey: k.Halted, deletionsKey: k.Deletions, ModeKey: k.Mode} {
 		annotations[key] = nil
 		if word != "" {
 			annotations[key], set[key] = word, word

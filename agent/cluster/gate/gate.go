@@ -125,6 +125,7 @@ func (g *Gate) Configure(c config.Config) {
 	g.breaker.Set(breaker.Limits{Deletions: c.CircuitBreaker.Deletions, Window: time.Duration(c.CircuitBreaker.Window),
 		Cascade: breaker.Rate(c.Envelope), Collector: breaker.Rate(c.CollectorEnvelope)})
 	g.updateMetrics()
+	g.saver.notify()
 }
 
 // Settings returns the configuration in force.

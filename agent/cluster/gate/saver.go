@@ -41,9 +41,9 @@ type saver struct {
 	store StateStore    // nil: nothing is saved
 	wake  chan struct{} // something has changed
 
-	mu     sync.Mutex // held during a request
-	saved  string     // the halts, as last saved
-	unread bool       // the state of the last leader was refused, so it is never overwritten
+	mu     sync.Mutex     // held during a request
+	saved  election.State // as last saved, without the counts
+	unread bool           // the state of the last leader was refused, so it is never overwritten
 }
 
 // haltState returns what holds the gate, in the form in which it is saved. The caller holds the
@@ -60,6 +60,15 @@ func (g *Gate) haltState() string {
 		words = append(words, haltUnconfirmed)
 	}
 	return strings.Join(words, " ")
+}
+
+// state returns what is saved, without the counts. The caller holds the lock.
+func (g *Gate) state() election.State {
+	mode := string(g.config.Mode)
+	if g.config.Paused {
+		mode = "paused"
+	}
+	return election.State{Halted: g.haltState(), Mode: mode}
 }
 
 // isLoading reports whether the state of the last leader is still unknown.
@@ -211,7 +220,7 @@ func (s *saver) read(ctx context.Context) (election.State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kept, err := s.store.Read(ctx)
-	s.saved = kept.Halted
+	s.saved = election.State{Halted: kept.Halted, Mode: kept.Mode}
 	return kept, err
 }
 
@@ -238,7 +247,7 @@ func (g *Gate) unsaved() (urgent, dirty bool) {
 	defer k.mu.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.loading && (g.haltState() != k.saved || g.breaker.SaveDue(time.Now())), g.breaker.Dirty()
+	return !g.loading && (g.state() != k.saved || g.breaker.SaveDue(time.Now())), g.breaker.Dirty()
 }
 
 // SaveFinal saves the exact counts at an orderly end: no more deletions follow, so it reserves
@@ -271,12 +280,14 @@ func (g *Gate) write(ctx context.Context, last bool) error {
 		g.mu.Unlock()
 		return election.ErrLost
 	}
-	kept := election.State{Halted: g.haltState(), Deletions: g.breaker.Snapshot(time.Now(), last)}
+	state := g.state()
+	kept := state
+	kept.Deletions = g.breaker.Snapshot(time.Now(), last)
 	g.mu.Unlock()
 	if err := k.store.Write(ctx, kept); err != nil {
 		return err
 	}
-	k.saved = kept.Halted
+	k.saved = state
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.breaker.Saved()

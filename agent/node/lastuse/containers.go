@@ -47,7 +47,7 @@ func (c *containers) list(list []inventory.Container, asked time.Time, end func(
 		was, known := before[name]
 		if known && (was.Image == now.Image || was.Image == "") { // events came before its image was listed
 			delete(before, name)
-			if c.heard[name].After(asked) || now.Ended.IsZero() && c.endStands(was.Ended) {
+			if c.heard[name].After(asked) || now.Ended.IsZero() && c.endHolds(was.Ended) {
 				now.Ended = was.Ended // the event is newer than the list
 			}
 		}
@@ -70,10 +70,10 @@ func (c *containers) list(list []inventory.Container, asked time.Time, end func(
 	return uses
 }
 
-// endStands reports whether a recorded end still holds although the runtime does not show it: the
+// endHolds reports whether a recorded end still holds although the runtime does not show it: the
 // runtime is late, or has deleted the task. If the container had started again, an event would have
 // reported it.
-func (c *containers) endStands(ended time.Time) bool {
+func (c *containers) endHolds(ended time.Time) bool {
 	return !c.gap || !c.since.IsZero() && !ended.Before(c.since)
 }
 

@@ -50,7 +50,7 @@ func (m Measured) cameFree(since Measured) uint64 {
 	return free
 }
 
-// Freed is what a removal has freed. Its space cannot be told from what others delete at the same
+// Freed is what a removal has freed. Its space cannot be distinguished from what others delete at the same
 // time, so it is never more than computed.
 type Freed struct {
 	Bytes, Inodes uint64

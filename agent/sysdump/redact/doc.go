@@ -12,6 +12,6 @@
 //
 // # Failure modes
 //
-// A bare secret, without a key or other context, cannot be told from another word. So the caller
+// A bare secret, without a key or other context, cannot be distinguished from another word. So the caller
 // must leave out data that may hold bare secrets: Secrets, and values of environment variables.
 package redact

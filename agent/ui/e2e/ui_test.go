@@ -137,9 +137,25 @@ func TestPages(t *testing.T) {
 		if n := eval[int](b, "document.images.length + document.scripts.length"); n != 1 {
 			t.Errorf("%s has %d scripts and images", path, n)
 		}
-		t.Logf("%s: first paint after %.0f ms", path, eval[float64](b, `performance.getEntriesByName("first-contentful-paint")[0].startTime`))
+		t.Logf("%s: first paint after %.0f ms", path, firstPaint(b))
 	}
+	c.change(func() {
+		for n := range 1000 {
+			c.nodes = append(c.nodes, show.Node[page.Status]{Name: fmt.Sprintf("ip-10-20-30-%04d.eu-central-1.compute.internal", n), Page: showtest.Troubled()})
+		}
+	})
+	b.emulate(360, 800, "light")
+	b.open(base + "/")
+	b.sees("904 are left out")
+	if wide := eval[int](b, "document.documentElement.scrollWidth"); wide > 360 {
+		t.Errorf("1,000 nodes are %d wide in a window of 360", wide)
+	}
+	t.Logf("1,000 nodes: first paint after %.0f ms", firstPaint(b))
 	b.wantNoComplaints()
+}
+
+func firstPaint(b *browser) (ms float64) {
+	return eval[float64](b, `performance.getEntriesByName("first-contentful-paint")[0].startTime`)
 }
 
 // An open page follows what happens, and the focus stays where it is.

@@ -25,7 +25,7 @@ func (b *fixture) desk() {
 		fail("no rule holds for %s, which the agent's pod uses", appImage)
 	}
 	b.ebb(0, "plan", "--free", "40Mi", "--node", nodeName)
-	b.notes.ok("it is told what would go, and nothing goes")
+	b.notes.ok("the command shows what would go, and nothing goes")
 
 	b.ebb(0, "pause", "--for", "10m", "--reason", "a look first", "--node", nodeName)
 	if !strings.Contains(b.ebb(3, "status"), "paused     1") {
@@ -40,7 +40,7 @@ func (b *fixture) desk() {
 		}
 		return err
 	})
-	b.notes.ok("a pause holds removals up, and is told by Events about the Node")
+	b.notes.ok("a pause holds removals up, and Events about the Node show it")
 
 	b.reclaimAsPlanned()
 	b.ebb(0, "history", "--node", nodeName, "--limit", "5")

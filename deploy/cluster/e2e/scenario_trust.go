@@ -73,8 +73,8 @@ func (b *fixture) granted(role string) (all []string) {
 	return all
 }
 
-// doors checks the addresses and sockets on which ebb's processes listen.
-func (b *fixture) doors() {
+// listeners checks the addresses and sockets on which ebb's processes listen.
+func (b *fixture) listeners() {
 	for name, want := range map[string][]string{
 		"ebb-agent":      {"tcp " + b.agentAddress(), "tcp 127.0.0.1:9480", "unix " + agentSocket},
 		"ebb-controller": {"tcp :::9479", "tcp :::9481", "unix " + adminSocket},

@@ -35,7 +35,7 @@ var scenarios = []struct {
 	{"roll", "A new version of the agent, under load", (*fixture).roll},
 	{"leader", "The leader is killed", (*fixture).leader},
 	{"rights", "What it asked the API server for", (*fixture).rights},
-	{"doors", "What it listens on", (*fixture).doors},
+	{"listeners", "What it listens on", (*fixture).listeners},
 	{"protect", "Metrics with TLS and a password", (*fixture).protect},
 	{"bpffs", "A node without a bpffs", (*fixture).withoutBPFFS},
 	{"uninstall", "Gone without a trace", (*fixture).uninstall},

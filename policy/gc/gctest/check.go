@@ -18,7 +18,7 @@ type wait struct {
 
 // waiting returns all of them, the earliest first.
 func (w *World) waiting() (all []wait) {
-	for uid, o := range w.told {
+	for uid, o := range w.observed {
 		why, at := w.Oracle(o, w.Now, w.current)
 		m := w.memory[uid]
 		if at.IsZero() || m.withheld || w.isFlying(uid) {
@@ -121,7 +121,7 @@ func (w *World) finish() {
 	case gc.Deferred:
 		m.after = w.Now
 	default:
-		if w.told[f.of].ResourceVersion != f.version {
+		if w.observed[f.of].ResourceVersion != f.version {
 			m.after = w.Now // the result is about the earlier version
 			break
 		}
@@ -155,7 +155,7 @@ func (w *World) read(f flight) gc.Result {
 		return gc.TooMany
 	}
 	if !f.forgotten {
-		w.Beside.Answered(f.of, f.sent, w.told[f.of].ResourceVersion != f.version, a)
+		w.Beside.Answered(f.of, f.sent, w.observed[f.of].ResourceVersion != f.version, a)
 	}
 	return gc.Done
 }
@@ -188,7 +188,7 @@ func (w *World) check() {
 	if got := w.Collector.Next(); !got.Equal(first.at) {
 		w.Fatalf("next is %v, not %+v", got, first)
 	}
-	kept := len(w.told)
+	kept := len(w.observed)
 	if w.Beside.Kept != nil {
 		kept += w.Beside.Kept()
 	}
@@ -197,11 +197,11 @@ func (w *World) check() {
 	}
 	for uid := range w.server {
 		f, known := w.Collector.Explain(gc.Coordinates{UID: uid})
-		o, told := w.told[uid]
-		if known != told {
+		o, observed := w.observed[uid]
+		if known != observed {
 			w.Fatalf("%s is known: %v", uid, known)
 		}
-		if !told {
+		if !observed {
 			continue
 		}
 		why, due := w.Oracle(o, w.Now, w.current)

@@ -41,7 +41,7 @@ type World struct {
 	Beside    Beside
 
 	server   map[string]Object
-	told     map[string]Object
+	observed map[string]Object
 	memory   map[string]*memory
 	flying   map[uint64]flight
 	version  int
@@ -98,7 +98,7 @@ func (w *World) Known(uid string) bool { return w.memory[uid] != nil }
 // Step does one thing, and checks the collector.
 func (w *World) Step() {
 	if w.server == nil {
-		w.server, w.told, w.flying, w.memory = map[string]Object{}, map[string]Object{}, map[uint64]flight{}, map[string]*memory{}
+		w.server, w.observed, w.flying, w.memory = map[string]Object{}, map[string]Object{}, map[uint64]flight{}, map[string]*memory{}
 	}
 	switch n := w.Pick(32); {
 	case n < 3:
@@ -185,21 +185,21 @@ func (w *World) catchUp() {
 	if !w.watching {
 		return
 	}
-	for _, uid := range slices.Sorted(maps.Keys(w.told)) {
+	for _, uid := range slices.Sorted(maps.Keys(w.observed)) {
 		if _, is := w.server[uid]; !is {
-			w.Collector.Forget(w.Now, w.Type, w.told[uid].Object)
+			w.Collector.Forget(w.Now, w.Type, w.observed[uid].Object)
 			w.forget(uid)
 		}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(w.server)) {
-		if o := w.server[uid]; w.told[uid].ResourceVersion != o.ResourceVersion {
+		if o := w.server[uid]; w.observed[uid].ResourceVersion != o.ResourceVersion {
 			w.tell(o)
 		}
 	}
 }
 
 func (w *World) tell(o Object) {
-	if w.told[o.UID].ResourceVersion != o.ResourceVersion {
+	if w.observed[o.UID].ResourceVersion != o.ResourceVersion {
 		m := &memory{first: w.Now}
 		if before := w.memory[o.UID]; before != nil {
 			m.asked, m.last, m.first = before.asked, before.last, before.first
@@ -207,13 +207,13 @@ func (w *World) tell(o Object) {
 		w.memory[o.UID] = m
 		w.changed(o.UID)
 	}
-	for uid, other := range w.told {
+	for uid, other := range w.observed {
 		if uid != o.UID && other.Namespace == o.Namespace && o.Namespace == w.Beside.OneName && o.Namespace != "" && other.Name == o.Name {
 			w.forget(uid)
 			break
 		}
 	}
-	w.told[o.UID] = o
+	w.observed[o.UID] = o
 	w.Collector.Observe(w.Now, w.Type, o.Object, o.Fields)
 }
 
@@ -224,7 +224,7 @@ func (w *World) changed(uid string) {
 }
 
 func (w *World) forget(uid string) {
-	delete(w.told, uid)
+	delete(w.observed, uid)
 	delete(w.memory, uid)
 	w.changed(uid)
 	for id, f := range w.flying {
@@ -254,7 +254,7 @@ func (w *World) list() {
 		w.page = w.page[n:]
 	default:
 		w.Collector.Synced(w.Now, w.Type)
-		for _, uid := range slices.Sorted(maps.Keys(w.told)) {
+		for _, uid := range slices.Sorted(maps.Keys(w.observed)) {
 			if !w.listed[uid] {
 				w.forget(uid)
 			}
@@ -272,7 +272,7 @@ func (w *World) unreadable() {
 // restore restores an earlier state: some objects are in versions that were never reported.
 func (w *World) restore() {
 	w.listing, w.watching, w.current = false, false, false
-	for _, uid := range slices.Sorted(maps.Keys(w.told)) {
+	for _, uid := range slices.Sorted(maps.Keys(w.observed)) {
 		w.forget(uid)
 	}
 	w.Collector.Restored(w.Now)

@@ -29,8 +29,13 @@ func Volume(message []byte) (any, error) {
 }
 
 func (r *reader) volumeSpec(spec []byte, v *volumes.Volume) {
-	source, claim := r.take(spec, 2), r.take(spec, 4) // persistentVolumeSource, claimRef
-	v.Policy = r.text(spec, 5)                        // persistentVolumeReclaimPolicy
+	source, claim := r.take(spec, 2), r.take(spec, 4)  // persistentVolumeSource, claimRef
+	r.pairs(spec, 1, func(resource, quantity []byte) { // capacity
+		if string(resource) == "storage" {
+			v.Size = r.text(quantity, 1)
+		}
+	})
+	v.Policy = r.text(spec, 5) // persistentVolumeReclaimPolicy
 	v.Claim.Namespace, v.Claim.Name, v.Claim.UID = r.text(claim, 2), r.text(claim, 3), r.text(claim, 4)
 	csi := r.take(source, 22)
 	if csi == nil {

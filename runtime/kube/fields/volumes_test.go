@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
 	"github.com/ebb-agent/ebb/policy/volumes"
@@ -27,6 +28,9 @@ func aVolume(t *rapid.T) *corev1.PersistentVolume {
 	}
 	v.Spec = corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, StorageClassName: aWord(t),
 		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimPolicy(aWord(t))}
+	if rapid.Bool().Draw(t, "sized") {
+		v.Spec.Capacity = corev1.ResourceList{"storage": resource.MustParse("10Gi"), "other": resource.MustParse("7")}
+	}
 	switch rapid.IntRange(0, 2).Draw(t, "source") {
 	case 0:
 		v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: aWord(t), VolumeHandle: aWord(t), FSType: "xfs", VolumeAttributes: map[string]string{"x": "y"},
@@ -48,6 +52,9 @@ func aVolume(t *rapid.T) *corev1.PersistentVolume {
 func volumeOf(v *corev1.PersistentVolume) volumes.Volume {
 	var want volumes.Volume
 	want.Phase, want.Policy = string(v.Status.Phase), string(v.Spec.PersistentVolumeReclaimPolicy)
+	if size, known := v.Spec.Capacity["storage"]; known {
+		want.Size = size.String()
+	}
 	if at := v.Status.LastPhaseTransitionTime; at != nil {
 		want.Since = at.Time
 	}
