@@ -59,10 +59,14 @@ func (c *Collector) learnVolume(e *kept, o gc.Object, fields any) {
 
 // detail returns what a person wants to know of a volume that stays: its size, and what holds it.
 func (v *volume) detail() string {
-	if v.holders == "" {
-		return v.size
+	var known []string
+	if v.size != "" {
+		known = append(known, v.size)
 	}
-	return v.size + ", held by " + v.holders
+	if v.holders != "" {
+		known = append(known, "held by "+v.holders)
+	}
+	return strings.Join(known, ", ")
 }
 
 // decideVolume returns why and when a volume is to be deleted. If the time is zero, the

@@ -390,6 +390,7 @@ func TestHeldVolume(t *testing.T) {
 		"only another one":  {true, []string{"example.com/keep", protection}, nil, volumes.Terminating, "10Gi, held by example.com/keep"},
 		"policy Retain":     {true, []string{protection}, func(v *volumes.Volume) { v.Policy = "Retain" }, volumes.Terminating, "10Gi"},
 		"it is bound":       {true, []string{volumes.Finalizer, protection}, func(v *volumes.Volume) { v.Phase = "Bound" }, volumes.NotReleased, "10Gi"},
+		"unknown size":      {true, []string{"x"}, func(v *volumes.Volume) { v.Size = "" }, volumes.Terminating, "held by x"},
 		"ebb deletes it":    {true, []string{volumes.Finalizer, protection}, nil, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

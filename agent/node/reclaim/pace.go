@@ -28,5 +28,5 @@ func (p *pace) fast(f *filesystem, boot time.Duration) bool {
 		return false
 	}
 	grown := float64(p.available) + float64(p.freed) - float64(f.AvailableBytes)
-	return grown*watermark.FullSoon.Seconds() > float64(f.AvailableBytes)*(boot-p.at).Seconds()
+	return watermark.FullSoon(f.AvailableBytes, grown, boot-p.at)
 }

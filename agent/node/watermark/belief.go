@@ -56,10 +56,16 @@ func (f *Filesystem) freest(r Reading, now time.Time) Reading {
 // where files are compressed, so it never counts there, or where blocks are overwritten in place.
 func (f *Filesystem) CountDirty(on bool, now time.Time) {
 	f.dirty = time.Time{}
-	if on && f.Lags() && !f.Compressed {
+	if on && f.promises() {
 		f.dirty = now.Add(dirtyFor)
 	}
 }
+
+// promises reports whether what is written and not allocated yet is known, and takes as much space as was written.
+func (f *Filesystem) promises() bool { return f.Lags() && !f.Compressed }
+
+// countsDirty reports whether readings count it.
+func (f *Filesystem) countsDirty(now time.Time) bool { return now.Before(f.dirty) }
 
 // Believing reports whether freed space counts that the disk does not show yet.
 func (f *Filesystem) Believing() bool { return !f.believed.until.IsZero() }

@@ -128,7 +128,7 @@ func (w *Watcher) await(ctx context.Context, f *Filesystem, before Measured, d i
 // xfs the figure can still be a little early, so each removal waits ([fs.Settle]). While a disk fills fast, what was
 // computed is believed.
 func (f *Filesystem) lateWait(now time.Time) time.Duration {
-	if now.Before(f.dirty) || f.Lags() && now.Before(f.short) {
+	if f.countsDirty(now) || f.Lags() && now.Before(f.short) {
 		return 0
 	}
 	return lateFor

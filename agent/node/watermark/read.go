@@ -10,8 +10,8 @@ const (
 	// showDeadline bounds the wait for a filesystem's figure to become exact.
 	showDeadline = 3 * time.Second
 
-	// FullSoon is how soon a disk that fills fast is full, at its pace.
-	FullSoon = 10 * time.Second
+	// fullSoon is how soon a disk that fills fast is full, at its pace.
+	fullSoon = 10 * time.Second
 
 	// fillLook is how long its growth is watched before it is made exact.
 	fillLook = 50 * time.Millisecond
@@ -35,7 +35,7 @@ func (w *Watcher) read(f *Filesystem) (shown Reading, err error) {
 
 // take makes what the disk shows the latest reading.
 func (w *Watcher) take(f *Filesystem, shown Reading) {
-	if f.Reading = shown; w.o.Now().Before(f.dirty) {
+	if f.Reading = shown; f.countsDirty(w.o.Now()) {
 		f.Disk = w.kernel.counted(shown)
 	}
 }
@@ -76,11 +76,11 @@ func (w *Watcher) ReadExact(ctx context.Context, f *Filesystem) error {
 		w.take(f, f.freest(r, w.o.Now()))
 		return nil
 	}
-	if !w.o.Now().Before(f.dirty) && w.fillsFast(ctx, f, r) {
+	if !f.countsDirty(w.o.Now()) && w.fillsFast(ctx, f, r) {
 		f.CountDirty(true, w.o.Now())
 	}
 	reached := f.Thresholds.HighReached
-	if w.o.Now().Before(f.dirty) {
+	if f.countsDirty(w.o.Now()) {
 		reached = nil // a commit is enough
 	}
 	ctx, cancel := context.WithTimeout(ctx, showDeadline)
@@ -96,10 +96,16 @@ func (w *Watcher) ReadExact(ctx context.Context, f *Filesystem) error {
 	return nil
 }
 
-// fillsFast reports whether the high threshold is reached only by what was written, and the disk would be full within
-// FullSoon at the pace of the next moment.
+// FullSoon reports whether a disk fills fast: the available bytes are used up within ten seconds at the pace at which so
+// many bytes were written.
+func FullSoon(available uint64, written float64, in time.Duration) bool {
+	return written*fullSoon.Seconds() > float64(available)*in.Seconds()
+}
+
+// fillsFast reports whether the high threshold is reached only by what was written, and the disk fills fast in the next
+// moment.
 func (w *Watcher) fillsFast(ctx context.Context, f *Filesystem, r Reading) bool {
-	if !f.HoldsImages() || !f.Lags() || f.Compressed || f.Thresholds.HighReached(r.Disk) {
+	if !f.HoldsImages() || !f.promises() || f.Thresholds.HighReached(r.Disk) {
 		return false
 	}
 	before, begun := w.kernel.counted(r), w.o.Boot()
@@ -108,5 +114,5 @@ func (w *Watcher) fillsFast(ctx context.Context, f *Filesystem, r Reading) bool 
 	}
 	after, took := w.kernel.counted(r), w.o.Boot()-begun
 	written := gained(after.AvailableBytes, before.AvailableBytes)
-	return written > 0 && f.Thresholds.HighReached(after) && float64(written)*FullSoon.Seconds() >= float64(after.AvailableBytes)*took.Seconds()
+	return f.Thresholds.HighReached(after) && FullSoon(after.AvailableBytes, float64(written), took)
 }

@@ -154,8 +154,15 @@ func TestPages(t *testing.T) {
 	b.wantNoComplaints()
 }
 
+// firstPaint waits until something is painted, and returns how long after its request that was.
 func firstPaint(b *browser) (ms float64) {
-	return eval[float64](b, `performance.getEntriesByName("first-contentful-paint")[0].startTime`)
+	b.Helper()
+	for deadline := time.Now().Add(time.Minute); ms == 0; time.Sleep(10 * time.Millisecond) {
+		if ms = eval[float64](b, `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0`); time.Now().After(deadline) {
+			b.Fatal("nothing is painted")
+		}
+	}
+	return ms
 }
 
 // An open page follows what happens, and the focus stays where it is.
