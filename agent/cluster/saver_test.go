@@ -64,7 +64,7 @@ func TestNothingIsSentBeforeItIsKnown(t *testing.T) {
 		b.api.remove(owner, gc.Background)
 		b.after(20 * time.Second)
 		b.want("left", b.left(pods), 2)
-		b.want("resumed", b.c.Resume(b.t.Context()), "not known yet whether the previous leader was paused or had its circuit breaker open")
+		b.want("resumed", b.c.Resume(b.t.Context()), "it is not known yet whether the previous leader was paused or had its circuit breaker open")
 		b.want("logged", b.logged("deletions wait until the Lease shows"), 1)
 		m.set(nil)
 		b.after(11 * time.Second)

@@ -72,8 +72,8 @@ func TestMessagesNameTheRoot(t *testing.T) {
 		b.want("left", b.left(pods), 21)
 		b.want("open", b.logged("root=\"Set a/deployment\" root_uid="+owner.UID+" most=\"Set a/deployment (40)\""), 1)
 		last := b.api.notices[len(b.api.notices)-1]
-		b.want("event", last.Reason+" "+last.Message, "CircuitBreakerOpen 40 objects were deleted within 10m: no more are, until somebody has looked and says so. "+
-			"This one was to go because of Set a/deployment. Most went because of Set a/deployment (40).")
+		b.want("event", last.Reason+" "+last.Message, "CircuitBreakerOpen 40 objects were deleted within 10m. Nothing more is deleted until a person runs ebb control resume. "+
+			"This one was due because of Set a/deployment. Most were deleted because of Set a/deployment (40).")
 	})
 }
 
@@ -255,7 +255,7 @@ func TestUnwritten(t *testing.T) {
 		b.api.remove(owner, gc.Background)
 		b.after(time.Minute)
 		b.want("left", b.left(pods), 1000-128)
-		b.want("state", b.c.gate.Status(), "deletions wait until it is written down how many there were")
+		b.want("state", b.c.gate.Status(), "deletions wait until their number is saved")
 		b.want("explained", b.explain(pods[999]), "held")
 		b.want("logged", b.logged("cannot write the Lease"), 1)
 		empty := b.api.put(set("empty"))

@@ -22,20 +22,20 @@ func evaluateRelease(all *findings, f *Facts) {
 	is := make([]int, 2)
 	found := "Linux " + f.Kernel.Release
 	if _, err := fmt.Sscanf(f.Kernel.Release, "%d.%d", &is[0], &is[1]); err != nil {
-		all.add(Note, id, fmt.Sprintf("a kernel of an unknown kind: %.60q", f.Kernel.Release), "")
+		all.add(Note, id, fmt.Sprintf("the kernel's version cannot be read: %.60q", f.Kernel.Release), "")
 	} else if slices.Compare(is, needs) < 0 {
 		all.add(Warning, id, found, withoutPrograms,
 			fmt.Sprintf("use Linux %d.%d or newer, for exact thresholds %d.%d", needs[0], needs[1], exact[0], exact[1]))
 	} else {
 		all.check(slices.Compare(is, exact) >= 0, id, found,
-			Note, found, fmt.Sprintf("thresholds are reported a little early on it; they are exact from %d.%d on", exact[0], exact[1]))
+			Note, found, fmt.Sprintf("this kernel reports thresholds a little early; from %d.%d on they are exact", exact[0], exact[1]))
 	}
 }
 
 // lockdowns describes the harmless modes of lockdown.
 var lockdowns = map[string]string{
-	"integrity": "the kernel is locked down: integrity, which keeps none of ebb's programs out",
-	"":          "the kernel has no lockdown, or does not tell",
+	"integrity": "the kernel is locked down (integrity), and all of ebb's programs load",
+	"":          "the kernel has no lockdown, or does not show it",
 }
 
 // evaluateKernel checks whether the programs can be loaded.
@@ -46,8 +46,8 @@ func evaluateKernel(all *findings, f *Facts) {
 		"use a kernel with CONFIG_DEBUG_INFO_BTF=y (those of the large distributions have it)")
 	all.check(k.Lockdown != "confidentiality", "kernel.lockdown", cmp.Or(lockdowns[k.Lockdown], "the kernel is not locked down"),
 		Warning, "the kernel is locked down: confidentiality",
-		"programs may not read the kernel's memory there (bpf_probe_read_kernel), as each set of ebb's does; "+withoutPrograms,
-		"lockdown=integrity on the kernel's command line, which keeps none of them out")
+		"then programs may not read kernel memory (bpf_probe_read_kernel), which all of ebb's programs do; "+withoutPrograms,
+		"set lockdown=integrity on the kernel's command line: with it, all of them load")
 }
 
 // evaluateCapabilities checks the capabilities of this process. They are those of the agent only if
@@ -64,7 +64,7 @@ func evaluateCapabilities(all *findings, f *Facts) {
 	}
 	all.check(len(names) == 0, id, "this process has CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN",
 		Warning, "this process lacks "+strings.Join(names, ", "), strings.Join(uses, ", ")+"; "+withoutPrograms,
-		"run this as the agent is run: as root or, in a pod, with these capabilities added")
+		"run this as the agent runs: as root or, in a pod, with these capabilities added")
 }
 
 // evaluateMounts checks the filesystems that the agent uses. If one is not mounted, the agent
@@ -73,7 +73,7 @@ func evaluateMounts(all *findings, f *Facts) {
 	k := &f.Kernel
 	const id = "kernel.bpffs"
 	if !k.BPFFS.Is && !k.BPFFSKnown {
-		all.add(Warning, id, "this kernel knows no bpf filesystem", "programs cannot outlive the agent", "use a kernel with CONFIG_BPF_SYSCALL=y")
+		all.add(Warning, id, "this kernel has no bpf filesystem", "programs cannot outlive the agent", "use a kernel with CONFIG_BPF_SYSCALL=y")
 	} else {
 		all.check(k.BPFFS.Is, id, k.BPFFS.Path+" is on a bpf filesystem",
 			Note, "no bpf filesystem at "+k.BPFFS.Path+" yet"+because(k.BPFFS.Err), "the agent mounts one, with CAP_SYS_ADMIN",
@@ -81,10 +81,10 @@ func evaluateMounts(all *findings, f *Facts) {
 	}
 	all.check(k.Tracefs.Is, "kernel.tracefs", "tracefs is at "+k.Tracefs.Path,
 		Note, "no tracefs at "+k.Tracefs.Path+because(k.Tracefs.Err),
-		"only kernels without fentry need it, for how much of a layer is read", "mount -t tracefs tracefs /sys/kernel/tracing")
+		"only kernels without fentry need it, to measure how much of a layer is read", "mount -t tracefs tracefs /sys/kernel/tracing")
 	all.check(k.CgroupV2 == nil, "kernel.cgroup", "a cgroup v2 hierarchy is mounted",
 		Note, fmt.Sprintf("no cgroup v2 hierarchy: %v", k.CgroupV2),
-		"writers cannot be named by container; last use is known all the same", "boot with systemd.unified_cgroup_hierarchy=1")
+		"writers have no container names; last use is still known", "boot with systemd.unified_cgroup_hierarchy=1")
 }
 
 func because(err error) string {
@@ -120,7 +120,7 @@ func evaluateProbes(all *findings, f *Facts) {
 			evaluateObject(all, f, &o)
 		}
 	}
-	how := "loaded for this report, and gone again"
+	how := "loaded for this report, and removed again"
 	if !p.Report.Trial {
 		how = "pinned below " + p.Report.PinDir
 	}
@@ -135,9 +135,9 @@ var losses = map[string]struct {
 	why   string
 }{
 	"lastuse": {Warning, "last use then comes from the runtime's events, and is not seen while the agent is down"},
-	"usage":   {Warning, "the disk is read every ten seconds in place of the kernel telling of a threshold"},
+	"usage":   {Warning, "the agent reads the disk every ten seconds, because the kernel reports no threshold"},
 	"writers": {Warning, "cannot read who fills the disk"},
-	"heat":    {Note, "how much of each layer is read is not known; no decision rests on it"},
+	"heat":    {Note, "how much of each layer is read is not known; no decision depends on it"},
 }
 
 // evaluateObject reports a failed set, with the level of what is lost with it.
@@ -150,7 +150,7 @@ func evaluateObject(all *findings, f *Facts, o *bpf.ObjectReport) {
 	loss := losses[name]
 	// A module that is not loaded is no fault: once it is loaded, its programs are attached.
 	if name == "lastuse" && strings.HasPrefix(o.Reason, "module ") && strings.Contains(o.Reason, " is not loaded") {
-		loss.level, loss.why = Note, "the agent has the kernel load it when it starts, as the runtime does for the first container"
+		loss.level, loss.why = Note, "the agent loads it at its start, as the runtime does for the first container"
 	}
 	all.add(cmp.Or(loss.level, Note), "probes."+o.Name, o.Name+": "+o.Reason, loss.why, "ebb-agent report says more")
 }

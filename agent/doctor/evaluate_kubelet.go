@@ -12,7 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/config"
 )
 
-const restart = "systemctl restart kubelet (pods go on running)"
+const restart = "systemctl restart kubelet (pods keep running)"
 
 // evaluateKubelet checks whether a kubelet runs, and whether its settings are known.
 func evaluateKubelet(all *findings, f *Facts) {
@@ -28,7 +28,7 @@ func evaluateKubelet(all *findings, f *Facts) {
 			found = fmt.Sprintf("the kubelet was not found: %v", k.FindErr)
 		}
 		all.add(Warning, "kubelet", found,
-			"whether a second collector is at work, and where the eviction manager steps in, is not known",
+			"it is not known whether the kubelet collects, too, and at which thresholds it evicts",
 			"run this on the node itself as root or, in a pod, with hostPID: true and CAP_SYS_PTRACE",
 			"or name its configuration: --kubelet-config FILE, or --kubelet-url https://127.0.0.1:10250 with credentials")
 	case k.Err != nil:
@@ -52,18 +52,18 @@ func evaluateSource(all *findings, k *KubeletFacts) {
 	// Reading the pods of a node takes another permission than reading the kubelet's configuration.
 	// So a refusal is no fault of the node.
 	if k.AskErr != nil {
-		all.add(levelIf(k.Demanded, Warning, Note), "kubelet.asked", fmt.Sprintf("it did not say what it runs with: %v", k.AskErr),
-			"its command line and files are taken for it; they may have changed since it began", "mend what is named above, or do without")
+		all.add(levelIf(k.Demanded, Warning, Note), "kubelet.asked", fmt.Sprintf("it did not report its settings: %v", k.AskErr),
+			"the findings use its command line and files, which may have changed since it started", "fix what is named above, or leave out the flags that ask the kubelet")
 	}
 	// A kubelet reads its files when it starts, and never again.
-	const fix = "restart it for its files to hold: " + restart
+	const fix = "restart the kubelet, so that it uses its files: " + restart
 	switch {
 	case len(k.Different) > 0:
-		all.add(Warning, "kubelet.stale", "it does not run with what its files say: "+strings.Join(k.Different, "; "),
-			"the files were changed after it began; all findings here are about what it runs with", fix)
+		all.add(Warning, "kubelet.stale", "its settings differ from its files: "+strings.Join(k.Different, "; "),
+			"the files changed after it started; all findings here are about its settings in force", fix)
 	case len(k.Changed) > 0:
-		all.add(Warning, "kubelet.stale", "changed since it began: "+strings.Join(k.Changed, ", "),
-			"it may run with something else than what is read there now", fix, "or ask what it runs with: --kubelet-url")
+		all.add(Warning, "kubelet.stale", "changed since it started: "+strings.Join(k.Changed, ", "),
+			"its settings in force may differ from these files", fix, "or ask it for its settings: --kubelet-url")
 	}
 	// Several kubelets are no fault: nodes can be nested (kind), or an old kubelet can still run.
 	// But the other checks are of one of them.
@@ -73,8 +73,8 @@ func evaluateSource(all *findings, k *KubeletFacts) {
 			pids = append(pids, fmt.Sprint(p.PID))
 		}
 		all.add(Note, "kubelet.several",
-			fmt.Sprintf("%d kubelets run (pids %s); pid %d is the one looked at", len(k.Found), strings.Join(pids, ", "), k.Chosen.PID),
-			"the one that uses ebb's runtime socket is taken, else the first", "choose with --kubelet-pid")
+			fmt.Sprintf("%d kubelets run (pids %s); this report is about pid %d", len(k.Found), strings.Join(pids, ", "), k.Chosen.PID),
+			"that is the one with ebb's runtime socket, else the first", "choose with --kubelet-pid")
 	}
 }
 
@@ -95,14 +95,14 @@ func evaluateImages(all *findings, f *Facts) {
 	switch {
 	case theirs && ours && down:
 		all.add(Note, id, "images: "+collects+"; ebb would "+high+", and does not run",
-			"hand them over once ebb runs and you like what `ebb plan` says", handOver(k)...)
+			"hand them over once ebb runs and `ebb plan` shows what you want", handOver(k)...)
 	case theirs && ours:
 		all.add(Warning, id, "images: two collectors are active: the kubelet ("+theirsWhen(k)+") and ebb "+high,
-			"both at once are safe, but the kubelet takes an image's size for what removing it frees, and forgets last use with each restart: "+
-				"it removes more than is needed, and others than ebb would", handOver(k)...)
+			"both at once are safe. But the kubelet takes an image's size for what its removal frees, and forgets last use at each restart. "+
+				"So it removes more images than necessary, and other ones than ebb would", handOver(k)...)
 	case theirs:
 		all.add(Note, id, "images: "+collects+"; ebb only observes (mode: observe)",
-			"as it should be for a first look: `ebb plan` says what ebb would remove",
+			"this is right at first: `ebb plan` shows what ebb would remove",
 			append([]string{"to hand images over to ebb: mode: enforce in " + ebbFile(f)}, handOver(k)...)...)
 	case ours && down:
 		all.add(Error, id, "images: nobody collects: "+off+", and no ebb-agent runs", nobody, startAgent(f), "or "+back)
@@ -133,7 +133,7 @@ func handOver(k *KubeletFacts) []string {
 	switch high := s.ImageGCHighThresholdPercent; {
 	case high.V == 100:
 	case isFlag(high.From):
-		ways = append(ways, "--image-gc-high-threshold=100 on the kubelet's command line, where it is now: a flag overrides each file")
+		ways = append(ways, "--image-gc-high-threshold=100 on the kubelet's command line, where it is now: a flag overrides every file")
 	default:
 		ways = append(ways, "imageGCHighThresholdPercent: 100 "+inFile(k))
 	}
@@ -153,7 +153,7 @@ func inFile(k *KubeletFacts) string {
 	case k.Chosen != nil && k.Chosen.ConfigFile() != "":
 		return "in " + k.Chosen.ConfigFile()
 	case k.Chosen != nil && k.Chosen.Within == "":
-		return "in a file for --config (it has none; --image-gc-high-threshold will do, too)"
+		return "in a file for --config (it has none; --image-gc-high-threshold works, too)"
 	}
 	return "in the kubelet's configuration file"
 }
@@ -191,7 +191,7 @@ func evaluateContainers(all *findings, f *Facts) {
 		return
 	}
 	if !s.FlagsKnown {
-		all.add(Note, id, "dead containers: how many the kubelet keeps is not known, only its command line tells", kubeletKeeps)
+		all.add(Note, id, "dead containers: how many the kubelet keeps is not known, because only its command line shows it", kubeletKeeps)
 		return
 	}
 	ours := f.Config.Containers.Enabled && f.Config.Mode == config.ModeEnforce && !f.Agent.down()
@@ -201,17 +201,17 @@ func evaluateContainers(all *findings, f *Facts) {
 	switch {
 	case theirs && ours:
 		all.add(Note, id, "dead containers: two collectors are active: "+limits+", and ebb",
-			"safe, only redundant: they remove the same. "+kubeletKeeps,
+			"this is safe, but redundant: both remove the same. "+kubeletKeeps,
 			"to leave them to ebb: --maximum-dead-containers-per-container=-1 --maximum-dead-containers=-1 on the kubelet's command line, then restart the kubelet: "+restart,
-			"to hand them back: without both flags; the defaults are 1 and -1")
+			"to hand them back: remove both flags; the defaults are 1 and -1")
 	case theirs:
-		all.ok(id, "dead containers: "+limits+"; ebb leaves them to it")
+		all.ok(id, "dead containers: "+limits+"; ebb leaves them to the kubelet")
 	case ours:
-		all.add(OK, id, "dead containers: ebb; the kubelet's limits are off", kubeletKeeps, "to hand them back: take both --maximum-dead-containers flags away")
+		all.add(OK, id, "dead containers: ebb; the kubelet's limits are off", kubeletKeeps, "to hand them back: remove both --maximum-dead-containers flags")
 	default:
 		all.add(Warning, id, "dead containers: they are not limited: "+limits+", and no ebb collects them",
-			"nothing bounds their number and age. "+kubeletKeeps,
-			"containers.enabled: true and mode: enforce in "+ebbFile(f)+", and a running agent", "or take both --maximum-dead-containers flags away")
+			"nothing limits their number and age. "+kubeletKeeps,
+			"containers.enabled: true and mode: enforce in "+ebbFile(f)+", and a running agent", "or remove both --maximum-dead-containers flags")
 	}
 	// When a container exits, the kubelet keeps as many dead ones of its name as the flag says, and
 	// at least one. -1 does not switch that off (newPodContainerDeletor in pkg/kubelet/kubelet.go).
@@ -223,7 +223,7 @@ func evaluateContainers(all *findings, f *Facts) {
 	if want >= 0 {
 		flag = want
 	}
-	all.add(Note, "container-keeping", fmt.Sprintf("dead containers: ebb is to keep %s of a container (containers.maxPerPodContainer), the kubelet leaves %d", many(want), keeps),
+	all.add(Note, "container-keeping", fmt.Sprintf("dead containers: ebb is set to keep %s of a container (containers.maxPerPodContainer), but the kubelet leaves %d", many(want), keeps),
 		"the kubelet removes the others as soon as the next one exits, whether its limits are off or not",
 		fmt.Sprintf("--maximum-dead-containers-per-container=%d on the kubelet's command line", flag))
 }

@@ -48,7 +48,7 @@ func evaluateRuntime(all *findings, f *Facts) {
 	if f.Kubelet.known() {
 		all.check(r.SameAsTheirs, "runtime.endpoint", fmt.Sprintf("the kubelet uses the same socket (%s)", theirs.From),
 			Error, fmt.Sprintf("the kubelet uses %s (%s), ebb %s", theirs.V, theirs.From, r.Socket),
-			"ebb would look after the images of another runtime than that of the pods", "runtime.socket in "+ebbFile(f))
+			"ebb would handle the images of another runtime than the pods use", "runtime.socket in "+ebbFile(f))
 	}
 }
 
@@ -60,14 +60,14 @@ func evaluateSandbox(all *findings, r *RuntimeFacts) {
 		// (internal/cri/server/images/image_pull.go): pause:3 is stored as docker.io/library/pause:3.
 		all.check(r.Pinned, "runtime.sandbox", "the runtime has pinned an image, as it does with the sandbox image",
 			Warning, "the runtime has pinned no image, so not the sandbox image",
-			"the image was not pulled yet, or is configured by another name than it is stored by: without registry or tag. "+
+			"the image was not pulled yet, or its configured name lacks the registry or the tag. "+
 				"Then a collector may remove it, and without it no pod starts",
 			"set sandbox to the full name, with registry and tag, in pinned_images of containerd's CRI configuration, then restart containerd")
 		return
 	}
 	all.check(r.Sandbox != "", "runtime.sandbox", "the sandbox image is "+r.Sandbox,
 		Error, "the sandbox image cannot be identified"+because(r.SandboxErr),
-		"without it no pod starts, so ebb removes nothing at all while it does not know it",
+		"without it no pod starts, so ebb removes nothing until it knows the image",
 		"set sandbox_image in containerd's CRI configuration, then restart containerd")
 }
 
@@ -94,8 +94,8 @@ func evaluateDisks(all *findings, f *Facts) {
 			all.add(Error, "disk."+d.Name, fmt.Sprintf("%s: %s: %v", d.Name, d.Path, d.Err), "ebb is not ready without it",
 				"in a pod, mount it at the same path, with mountPropagation: HostToContainer")
 		default:
-			all.add(Note, "disk."+d.Name, fmt.Sprintf("%s: %v", d.Name, d.Err), "it is watched from when it comes",
-				"if it is elsewhere, say so in filesystems of "+ebbFile(f))
+			all.add(Note, "disk."+d.Name, fmt.Sprintf("%s: %v", d.Name, d.Err), "ebb watches it as soon as it exists",
+				"if it is elsewhere, set filesystems in "+ebbFile(f))
 		}
 	}
 }
@@ -109,13 +109,13 @@ func evaluateDisk(all *findings, id string, fs *filesystem) {
 	const polled = "the agent reads this one every ten seconds, more often near its threshold"
 	switch {
 	case p.Limited && p.Unsure:
-		all.add(Note, id, fmt.Sprintf("%s; the directory is of project %d, which may have a quota: it could not be asked", found, p.ID),
-			polled+", in place of being woken by the kernel",
-			"Linux 5.14 or newer, and CAP_SYS_ADMIN, to know it; or take the directory out of the project (chattr -P)")
+		all.add(Note, id, fmt.Sprintf("%s; the directory belongs to project %d, which may have a quota: the kernel did not show it", found, p.ID),
+			polled+", because the kernel does not wake it",
+			"use Linux 5.14 or newer and CAP_SYS_ADMIN; or take the directory out of the project (chattr -P)")
 	case p.Limited:
 		all.add(Note, id, fmt.Sprintf("%s; these are figures of project %d, which has a quota, not of the filesystem", found, p.ID),
-			"the kernel watches whole filesystems only: "+polled+"; a fast writer can be ahead of it",
-			"take the quota away, or give the directory a filesystem of its own in its place")
+			"the kernel watches whole filesystems only: "+polled+"; a fast writer can fill the disk in that time",
+			"remove the quota, or give the directory a filesystem of its own")
 	default:
 		all.check(slices.Contains(kernelWatches, d.Type), id, found+"; the kernel watches it",
 			Note, found+"; the kernel watches "+strings.Join(kernelWatches, ", ")+" only",
@@ -128,7 +128,7 @@ func evaluateDisk(all *findings, id string, fs *filesystem) {
 func evaluateNodefs(all *findings, f *Facts) {
 	node := f.disk(DiskNode)
 	if f.Kubelet.known() && !f.Kubelet.Settings.FlagsKnown {
-		all.add(Note, "kubelet.root", "the kubelet's root directory is not known, only its command line tells: taken to be "+f.Kubelet.Settings.RootDir.V,
+		all.add(Note, "kubelet.root", "the kubelet's root directory is not known, because only its command line shows it. ebb assumes "+f.Kubelet.Settings.RootDir.V,
 			"if it is another one, its filesystem is not judged here", "run this where the kubelet's process can be seen")
 	}
 	sameAsNode := func(d Disk) bool { return d.Name != DiskNode && d.Err == nil && d.Dev == node.Dev }
@@ -144,16 +144,16 @@ func evaluateState(all *findings, f *Facts) {
 	a := &f.Agent
 	all.check(a.StateErr == nil, "agent.state", "the state directory "+a.StateDir+" can be written",
 		Warning, fmt.Sprintf("%s cannot be written: %v", a.StateDir, a.StateErr),
-		"ebb works from memory then: after a restart every image counts as recently used",
-		"run this as the agent is run; or make it writable, or name another state.directory in "+ebbFile(f))
+		"then ebb keeps its records only in memory: after a restart every image counts as recently used",
+		"run this as the agent runs; or make it writable, or set another state.directory in "+ebbFile(f))
 	good := "no process holds " + a.LockFile
 	if a.Holder != "" {
 		good = fmt.Sprintf("%s is held by one agent: %s", a.LockFile, a.Holder)
 	}
 	// The missing permission may be only that of the user who runs the doctor.
 	all.check(a.Holder != "" || a.LockErr == nil, "agent.lock", good,
-		levelIf(errors.Is(a.LockErr, os.ErrPermission), Warning, Error), fmt.Sprintf("%s: %v", a.LockFile, a.LockErr), "the agent does not start when it cannot know whether it is alone",
-		"run this as the agent is run; or make its directory writable, or name another state.lockFile in "+ebbFile(f))
+		levelIf(errors.Is(a.LockErr, os.ErrPermission), Warning, Error), fmt.Sprintf("%s: %v", a.LockFile, a.LockErr), "the agent does not start unless it is sure that no other agent runs",
+		"run this as the agent runs; or make its directory writable, or set another state.lockFile in "+ebbFile(f))
 }
 
 // evaluateAgent checks whether an agent runs, and whether it is ready.
@@ -166,9 +166,9 @@ func evaluateAgent(all *findings, f *Facts) {
 	case a.Answered:
 		all.check(a.Ready, id, "an agent runs at "+a.Address+" and is ready",
 			Warning, fmt.Sprintf("an agent runs at %s and is not ready: %s", a.Address, a.Says),
-			"until it is, images are not looked after", "its log has more: journalctl -u ebb-agent, or kubectl logs")
+			"until it is ready, ebb removes nothing", "its log has more: journalctl -u ebb-agent, or kubectl logs")
 	case a.down():
-		all.add(Note, id, "no agent runs here, none answers at "+a.Address, "nothing is removed by ebb while none runs", startAgent(f))
+		all.add(Note, id, "no agent runs here, none answers at "+a.Address, "ebb removes nothing while no agent runs", startAgent(f))
 	default:
 		all.add(Note, id, fmt.Sprintf("an agent runs (%s), but does not answer at %s", cmp.Or(a.Holder, fmt.Sprint("pid ", a.PID)), a.Address),
 			"it has another address, a network of its own (a pod without hostNetwork), or is just starting", "see its log")
@@ -182,12 +182,12 @@ func evaluatePods(all *findings, f *Facts) {
 	switch {
 	case p.Source == config.PodsFromNobody:
 		all.add(Note, id, "pods.source is none: ebb does not know which pods are bound to this node",
-			"the last dead container and the last sandbox of each deleted pod stay to the kubelet, logs too, "+
+			"only the kubelet removes the last dead container, the last sandbox and the logs of a deleted pod, "+
 				"and an image that a pod waits for counts as unused until its container is there",
 			"pods.source: kubelet or apiserver in "+ebbFile(f))
 	case errors.Is(p.Err, kube.ErrIncomplete):
 		all.add(Warning, id, fmt.Sprintf("the pods of this node are not known yet: %v", p.Err),
-			"a kubelet that has just begun has not heard of all; until it has, nothing counts as left by a deleted pod", "look again in a minute")
+			"a kubelet that has just started does not know all pods yet; until then, nothing counts as left by a deleted pod", "look again in a minute")
 	default:
 		all.check(p.Err == nil, id, fmt.Sprintf("%d pods are known from %s", p.Count, p.From),
 			Warning, fmt.Sprintf("the pods of this node are not known: %v", p.Err),

@@ -54,7 +54,7 @@ func evaluateThresholds(all *findings, f *Facts) {
 	}
 	if len(k.Settings.EvictionHard) == 0 && len(k.Settings.EvictionSoft) == 0 {
 		all.add(Warning, "eviction", "the kubelet has no eviction thresholds at all",
-			"a full disk then fails pods in place of evicting some. The well-known defaults come with a configuration file that does not set evictionHard; "+
+			"then pods fail on a full disk, and none is evicted. The kubelet has default thresholds only with a configuration file that does not set evictionHard; "+
 				"a kubelet without --config, or with evictionHard: {}, has none",
 			"give it a configuration file without evictionHard, or with mergeDefaultEvictionSettings: true")
 	}
@@ -83,11 +83,11 @@ func readEvictions(all *findings, s *kubelet.Settings) (list []eviction) {
 		var err error
 		if e.Threshold, err = kubelet.ParseThreshold(e.text); err != nil {
 			all.add(Warning, "eviction.unreadable", fmt.Sprintf("%s %s (%s): %v", e.kind, e.signal, e.from, err),
-				"a kubelet does not start with it: what was read here is not what it runs with")
+				"no kubelet starts with this value, so its settings in force are others")
 		}
 		if strings.HasPrefix(e.signal, "containerfs.") {
 			all.add(Note, "eviction.containerfs", fmt.Sprintf("%s %s (%s) is ignored by the kubelet", e.kind, e.signal, e.from),
-				"it takes the thresholds of nodefs, or of imagefs where that is a filesystem of its own", "remove it")
+				"it uses the thresholds of nodefs, or of imagefs where that is a filesystem of its own", "remove it")
 		}
 	}
 	return list
@@ -188,8 +188,8 @@ func evaluateThreshold(all *findings, f *Facts, fs *filesystem, r resource, thei
 	beyond := func(e eviction) bool { return float64(available) < e.Available(capacity) }
 	if i := slices.IndexFunc(theirs, beyond); i >= 0 {
 		all.add(Error, "pressure."+fs.names[0]+"."+r.id, is+" is beyond the kubelet's threshold: "+theirs[i].String(),
-			"the node is under disk pressure: unused images go if they are there, then pods are evicted",
-			"make room below "+fs.disk.Path+"; `ebb top` says who fills it while an agent runs (writers.top)")
+			"the node has disk pressure: the kubelet removes unused images, then it evicts pods",
+			"make room below "+fs.disk.Path+"; `ebb top` shows who fills it while an agent runs (writers.top)")
 	}
 	acts := fmt.Sprintf("%s: ebb acts at %d %%", is, ours.percent)
 	switch {
@@ -222,9 +222,9 @@ func evaluateDistance(all *findings, f *Facts, id, acts string, fs *filesystem, 
 	case distance == 0:
 		level, how = Error, "the two thresholds meet"
 	case distance < 0:
-		level, how = Error, "ebb's threshold lies above the kubelet's"
+		level, how = Error, "ebb's threshold is above the kubelet's"
 	}
-	why := "the eviction manager removes all unused images at once, marks the node under pressure and evicts pods; ebb is there to keep it from having cause"
+	why := "the eviction manager removes all unused images at once, reports disk pressure and evicts pods. ebb prevents that only if it acts first"
 	if nearest.kind == "evictionSoft" {
 		why += ". A soft threshold counts once its grace period is over"
 	}
@@ -235,7 +235,7 @@ func evaluateDistance(all *findings, f *Facts, id, acts string, fs *filesystem, 
 func apart(f *Facts, ours threshold, fs *filesystem, nearest eviction) []string {
 	theirs := fmt.Sprintf("%s %s<%s", nearest.kind, nearest.signal, nearest.text)
 	if nearest.used < 10 {
-		return []string{fmt.Sprintf("mend %s (%s): the filesystem of %s is hardly larger than that", theirs, nearest.from, fs.disk.Path)}
+		return []string{fmt.Sprintf("change %s (%s): the filesystem of %s is hardly larger than that", theirs, nearest.from, fs.disk.Path)}
 	}
 	high := below(nearest)
 	way := fmt.Sprintf("%s: %d in %s", ours.field, high, ebbFile(f))

@@ -88,9 +88,9 @@ func (r *Report) Verdict() string {
 	counts := fmt.Sprintf("%s, %s, %s, %d ok", plural(s.Errors, "error"), plural(s.Warnings, "warning"), plural(s.Notes, "note"), s.OK)
 	switch {
 	case s.Errors > 0:
-		return counts + ": mend the errors before ebb removes anything here."
+		return counts + ": fix the errors before ebb removes anything here."
 	case s.Warnings > 0:
-		return counts + ": it works, but not as it should."
+		return counts + ": it works, but with restrictions."
 	}
 	return counts + ": all is well."
 }

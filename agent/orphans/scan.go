@@ -155,7 +155,7 @@ func (c *cluster) owners(ctx context.Context) {
 		}
 		preview.Each(len(questions), func(i int) {
 			q := questions[i]
-			answer, why := gc.Answer{}, fmt.Sprintf("it was not read: more than %d owners were in no list", maxAsked)
+			answer, why := gc.Answer{}, fmt.Sprintf("it was not read, because more than %d owners were in no list", maxAsked)
 			if asked+i < maxAsked && ctx.Err() == nil {
 				var err error
 				if answer, err = c.client.Read(ctx, q.Object, q.Namespaced); err != nil {

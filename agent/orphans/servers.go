@@ -125,7 +125,7 @@ func (c *cluster) problem(ctx context.Context, s serviceReference) string {
 	answer, err := c.client.Read(ctx, at, true)
 	switch {
 	case answer.State == gc.Absent:
-		return "its Service is not there"
+		return "its Service does not exist"
 	case err != nil:
 		c.lack("services", err)
 		return ""
@@ -166,7 +166,7 @@ func (c *cluster) problem(ctx context.Context, s serviceReference) string {
 	case err != nil:
 		c.lack(preview.TypeName(slices.APIVersion, slices.Resource), err)
 	case ready == 0:
-		return "its Service has no endpoint that is ready"
+		return "its Service has no ready endpoint"
 	}
 	return ""
 }
@@ -192,7 +192,7 @@ func (c *cluster) namespaces(ctx context.Context, now time.Time) {
 		if err := c.client.Whole(ctx, stuck[i], false, &n); err != nil {
 			is.Unread = reason(err)
 		} else if n.Metadata.UID != stuck[i].UID {
-			is.Unread = "another has its name now"
+			is.Unread = "another object has its name now"
 		}
 		is.Finalizers = n.Spec.Finalizers
 		for _, x := range n.Status.Conditions {

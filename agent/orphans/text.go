@@ -77,9 +77,9 @@ func explain(b *strings.Builder, f Finding) {
 	case f.Command != "" && f.Looks:
 		fmt.Fprintf(b, "  look: %s\n", f.Command)
 	case f.Command != "":
-		fmt.Fprintf(b, "  mend: %s\n", f.Command)
+		fmt.Fprintf(b, "  fix: %s\n", f.Command)
 	case len(f.Arguments) > 0:
-		b.WriteString("  no shell can be given its name; the arguments of kubectl are in -o json\n")
+		b.WriteString("  a shell cannot take its name; the arguments of kubectl are in -o json\n")
 	}
 }
 

@@ -75,10 +75,10 @@ shop        widgets.example.io/w                            held_by_finalizer   
   look: kubectl get w
 shop        widgets.example.io/w                            held_by_unserved_finalizer   3h          lost.test/x
   nobody known
-  mend: kubectl patch w
+  fix: kubectl patch w
 -           clusterroles.rbac.authorization.k8s.io/a` + "\uFFFD" + `[31m   held_by_unserved_finalizer   <unknown>   lost.test/x
   nobody known
-  no shell can be given its name; the arguments of kubectl are in -o json
+  a shell cannot take its name; the arguments of kubectl are in -o json
 
 INCOMPLETE. Not seen:
   you are not allowed to read it:

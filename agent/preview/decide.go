@@ -34,7 +34,7 @@ func choose(name string, names []naming.Resource, types []gc.Type) (gc.Type, err
 			return t, nil
 		}
 	}
-	return gc.Type{}, fmt.Errorf("%s: %w: it cannot be listed and watched, so no collector looks after it", r, ErrNotRead)
+	return gc.Type{}, fmt.Errorf("%s: %w: it cannot be listed and watched, so no collector handles it", r, ErrNotRead)
 }
 
 // decide previews a deletion in w. It reads the owners live that the decision rests on and that w
@@ -51,7 +51,7 @@ func decide(ctx context.Context, r reader, w preview.World, at gc.Coordinates, q
 			return p, lacks, err
 		}
 		if round > rounds || len(w.Known)-known+len(p.Asked) > maxAsks {
-			return p, append(lacks, NotSeen{"owners", fmt.Sprintf("%d owners that no list had were not asked for", len(p.Asked))}), nil
+			return p, append(lacks, NotSeen{"owners", fmt.Sprintf("%d owners that are in no list were not read", len(p.Asked))}), nil
 		}
 		for _, n := range ask(ctx, r, p.Asked, w.Known) {
 			if !slices.ContainsFunc(lacks, func(l NotSeen) bool { return l.Type == n.Type }) {

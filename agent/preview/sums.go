@@ -36,9 +36,9 @@ func (t *text) sums(b *strings.Builder, a Answer) {
 	for _, n := range a.Notes {
 		switch {
 		case n.Object.Kind == "Namespace":
-			fmt.Fprintf(b, "\nNamespace %s takes everything in it along, whoever owns it: %s objects.\n", clean(n.Object.Name), thousands(n.Content))
+			fmt.Fprintf(b, "\nNamespace %s: everything in it goes, too, whoever owns it: %s objects.\n", clean(n.Object.Name), thousands(n.Content))
 		default:
-			fmt.Fprintf(b, "\n%s %s takes all objects of its type along: %s.\n", clean(n.Object.Kind), clean(n.Object.Name), thousands(n.Content))
+			fmt.Fprintf(b, "\n%s %s: all objects of its type go, too: %s.\n", clean(n.Object.Kind), clean(n.Object.Name), thousands(n.Content))
 		}
 	}
 	if a.Pending > 0 {
@@ -50,7 +50,7 @@ func (t *text) sums(b *strings.Builder, a Answer) {
 	}
 	b.WriteByte('\n')
 	if a.Excluded == nil {
-		b.WriteString("What a running ebb-controller excludes is not known here; --config FILE names its configuration.\n")
+		b.WriteString("It is not known what a running ebb-controller excludes; --config FILE names its configuration.\n")
 	} else if x := slices.Concat(a.Excluded.Types, a.Excluded.Namespaces); len(x) > 0 {
 		fmt.Fprintf(b, "Excluded from collection: types %s; namespaces %s.\n", list(a.Excluded.Types), list(a.Excluded.Namespaces))
 	}

@@ -123,7 +123,7 @@ func (t *text) outcomeOf(n *preview.Node) string {
 	switch n.Then {
 	case "":
 		if n.Outcome == preview.Waiting {
-			s += "; that does not end by itself"
+			s += "; it does not end by itself"
 		}
 	case preview.Deleted:
 		s += "; deleted after that"
@@ -143,9 +143,9 @@ func (t *text) order(n *preview.Node) string {
 	case n.Policy == gc.Foreground && n.Reason == preview.AskedFor:
 		return ", last"
 	case n.Policy == gc.Foreground:
-		return ", after what depends on it"
+		return ", after its dependents"
 	case n.Policy == gc.Orphan && n.Reason != preview.AskedFor:
-		return ", and orphans what depends on it (its finalizer orphan)"
+		return ", and its dependents are orphaned (its finalizer orphan)"
 	}
 	return ""
 }
@@ -173,13 +173,13 @@ func (t *text) kept(n *preview.Node) string {
 	case cascade.KeptSolidOwner:
 		return t.owned(n)
 	case cascade.KeptUnknownOwner:
-		return "stays: unknown whether there is " + t.owners(n)
+		return "stays: it is not known whether there is " + t.owners(n)
 	case cascade.KeptUnresolvable:
 		return "stays: it has no namespace, but its owner has: " + t.owners(n)
 	case cascade.KeptTerminating:
 		return "is being deleted already"
 	case cascade.KeptDependents:
-		return "is being deleted already, waits for its dependents"
+		return "is being deleted already, and waits for its dependents"
 	case cascade.KeptExcluded:
 		return "stays: excluded from collection"
 	}

@@ -118,7 +118,7 @@ func (u *unloader) count(l *looks) {
 	}
 	l.printed, l.printedClean = time.Now(), l.clean
 	if l.err != nil {
-		u.say("%d of %d nodes were clean when the pods could be read last: %s", l.clean, l.total(), clean(l.err.Error()))
+		u.say("%d of %d nodes were clean when the pods were last read: %s", l.clean, l.total(), clean(l.err.Error()))
 		return
 	}
 	var made, taken int
@@ -130,7 +130,7 @@ func (u *unloader) count(l *looks) {
 			}
 		}
 	}
-	u.say("%d of %d nodes are clean after %s; of the others, %d have begun, %d have a pod that their kubelet has not taken, %d have none",
+	u.say("%d of %d nodes are clean after %s. Of the others, %d have started, the kubelets of %d have not started the pod, and %d have no pod",
 		l.clean, l.total(), time.Since(u.begun).Round(time.Second), taken, made-taken, len(l.left)-made)
 }
 
@@ -164,12 +164,12 @@ func (u *unloader) report(l *looks, done *Unloaded) {
 		how, also := "--image "+cmp.Or(u.template.text("image"), "IMAGE"), []string(nil)
 		if len(u.o.Template) > 0 {
 			how = "--template FILE"
-			also = []string{"FILE is this run's template: of a Job of ebb's, pod.yaml of the ConfigMap " + ofJob + ", which has to be there"}
+			also = []string{"FILE is this run's template: of a Job of ebb's, pod.yaml of the ConfigMap " + ofJob + ", which must exist"}
 		}
 		done.Later = append([]string{
 			fmt.Sprintf("ebb uninstall unload --namespace %s %s --node %s", u.o.Namespace, how, strings.Join(l.left, ",")),
 			"or, on each of these nodes, as root: ebb-agent unload (with the --config that the agent had)",
-			"or, if they are gone for good, delete the Nodes: ebb has left nothing else",
+			"or, if they do not come back, delete the Nodes: ebb has left nothing else",
 		}, also...)
 	}
 }

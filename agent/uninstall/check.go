@@ -124,10 +124,10 @@ func (v *Verdict) checkObjects(ctx context.Context, c *kube.Client, o CheckOptio
 	v.refuse(Refusal{
 		ID:   "finalizers",
 		What: "objects that are being deleted and wait for a garbage collector",
-		Why:  "without one they stay forever: only a garbage collector takes the finalizers orphan and foregroundDeletion away",
+		Why:  "without one they stay forever: only a garbage collector removes the finalizers orphan and foregroundDeletion",
 		Fix: []string{
-			"wait until ebb-controller is done with them (docs/cascade.md, \"When something holds\"), and try again",
-			"let the kube-controller-manager collect again (without -garbage-collector-controller in its --controllers), then say so: --other-collector",
+			"wait until ebb-controller has finished them (docs/cascade.md, \"When something holds\"), and try again",
+			"let the kube-controller-manager collect again (without -garbage-collector-controller in its --controllers), then use --other-collector",
 		},
 		Leave: []string{"--leave-finalizers"},
 	}, slices.Concat(slices.Collect(maps.Values(s.waiting))...))
@@ -141,7 +141,7 @@ func (v *Verdict) checkObjects(ctx context.Context, c *kube.Client, o CheckOptio
 		ID:    "types",
 		What:  "types that could not be read",
 		Why:   "objects of these types may wait for a garbage collector, too",
-		Fix:   []string{"allow this to list them, or mend the API server that serves them, and try again", "--other-collector, if another garbage collector runs"},
+		Fix:   []string{"allow this command to list them, or repair the API server that serves them, and try again", "--other-collector, if another garbage collector runs"},
 		Leave: []string{leaveEach("--leave-type", unread)},
 	}, lines(unread))
 	v.checkCollector(ctx, c)
@@ -166,7 +166,7 @@ func (v *Verdict) checkCollector(ctx context.Context, c *kube.Client) {
 		v.note("these run a garbage collector, by their arguments: %s", clean(strings.Join(on, ", ")))
 	default:
 		v.note("ebb cannot detect another garbage collector from here; %s. "+
-			"The kube-controller-manager has one unless --controllers says -garbage-collector-controller", what)
+			"The kube-controller-manager has one unless its --controllers contains -garbage-collector-controller", what)
 	}
 }
 

@@ -247,7 +247,7 @@ func TestVerdictText(t *testing.T) {
 	if err := WriteVerdict(&out, v, "kubectl create configmap c"); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"so: --from-literal=EBB_UNINSTALL_LEAVE_NODE=node-000,", "so: --from-literal=EBB_UNINSTALL_LEAVE_IMAGE_GC=true\n", "command: kubectl create configmap c\n"} {
+	for _, want := range []string{"it is: --from-literal=EBB_UNINSTALL_LEAVE_NODE=node-000,", "it is: --from-literal=EBB_UNINSTALL_LEAVE_IMAGE_GC=true\n", "command: kubectl create configmap c\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in:\n%s", want, out.String())
 		}

@@ -87,7 +87,7 @@ func (u *unloader) end(ctx context.Context, done *Unloaded) error {
 		swept = slices.DeleteFunc(swept, func(o kube.ListedObject) bool { return !lost(o.Owners) })
 		if err = errors.Join(err, listErr, sweptErr); err == nil && len(left) == 0 && (len(swept) == 0 || waited > ending) {
 			for _, o := range swept {
-				done.Left = append(done.Left, fmt.Sprintf("pod %s does not go: is its node down?", clean(o.Name)))
+				done.Left = append(done.Left, fmt.Sprintf("pod %s is still there: is its node down?", clean(o.Name)))
 			}
 			return send(ctx, u.Client, http.MethodDelete, pathOf(revisions, u.o.Namespace, ""), ours, deleteOptions(), nil)
 		}

@@ -20,7 +20,7 @@ func TestTemplates(t *testing.T) {
 		"kind: Pod\nkind: Pod":               "template",
 		strings.Repeat("#", maxTemplate+1):   "more than 256 KiB",
 		"kind: Pod\napiVersion: v1\nspec: 7": "template",
-		"kind: Pod\napiVersion: v1\nspec: {containers: [7]}":      "no mapping",
+		"kind: Pod\napiVersion: v1\nspec: {containers: [7]}":      "not a mapping",
 		"kind: Pod\napiVersion: v1\nspec: {containers: [{}, {}]}": "got 2",
 	} {
 		if _, err := readTemplate(UnloadOptions{Template: []byte(text)}); err == nil || !strings.Contains(err.Error(), want) {
@@ -101,7 +101,7 @@ func TestLost(t *testing.T) {
 func TestSays(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"metadata":{"name":"p"},"status":{"conditions":[{"type":"PodScheduled","status":"False","message":"0/1 nodes"}]}}`: "not scheduled: 0/1 nodes",
-		`{"metadata":{"name":"p"}}`: "the kubelet there has not taken the pod: is the node down?",
+		`{"metadata":{"name":"p"}}`: "the kubelet there has not started the pod: is the node down?",
 		`{"metadata":{"name":"p"},"status":{"startTime":"2026-01-02T03:04:05Z"}}`:                                                                                 "it runs",
 		`{"metadata":{"name":"p"},"status":{"initContainerStatuses":[{"name":"m","state":{"waiting":{"reason":"ImagePullBackOff","message":"no such image"}}}]}}`: "ImagePullBackOff no such image",
 		`{"metadata":{"name":"p"},"status":{"initContainerStatuses":[{"name":"m","state":{"waiting":{"reason":"CrashLoopBackOff","message":"back-off"}},

@@ -103,28 +103,28 @@ func askOne(ctx context.Context, n node, ask askKubelet) (s kubelet.Settings, er
 func (v *Verdict) refuseNodes(over, unknown map[string]string, proxy bool) {
 	v.refuse(Refusal{
 		ID:   "image-gc",
-		What: "nodes on which image garbage collection was handed over to ebb, and not handed back",
-		Why:  "nobody would remove images there until the eviction manager removes all unused ones at once, and then evicts pods",
+		What: "nodes whose image garbage collection was handed over to ebb and not handed back",
+		Why:  "nobody would remove images there until the eviction manager removes all unused ones at once and evicts pods",
 		Fix: []string{
 			"hand images back (docs/kubelet.md, \"Hand back\"): imageGCHighThresholdPercent: 85 and imageGCLowThresholdPercent: 80 " +
 				"in the kubelets' configuration, or the file that set 100 removed; then systemctl restart kubelet",
 		},
 		Leave: []string{leaveEach("--leave-node", over), "--leave-image-gc"},
 	}, lines(over))
-	fix := []string{"bring them back, or delete the nodes that are gone for good, and try again"}
+	fix := []string{"bring them back, or delete the Nodes of machines that do not come back, and try again"}
 	if !proxy {
 		fix = append(fix, "if they cannot be reached from here, or are older than Kubernetes 1.33: --kubelet-proxy (uninstall.check.kubeletProxy of the chart), "+
 			"which needs the right to get nodes/proxy")
 	}
 	v.refuse(Refusal{
 		ID:    "nodes",
-		What:  "nodes whose kubelets do not tell who collects images",
+		What:  "nodes whose kubelets do not show who collects images",
 		Why:   "image garbage collection may have been handed over there",
 		Fix:   fix,
 		Leave: []string{leaveEach("--leave-node", unknown), "--leave-image-gc"},
 	}, lines(unknown))
-	v.note("how many dead containers a kubelet keeps is known to its command line alone: " +
-		"if --maximum-dead-containers flags were set to -1 for ebb, take them away (ebb doctor shows them)")
+	v.note("only its command line shows how many dead containers a kubelet keeps: " +
+		"if --maximum-dead-containers flags were set to -1 for ebb, remove them (ebb doctor shows them)")
 }
 
 type askKubelet func(context.Context, node) (kubelet.Settings, error)

@@ -37,7 +37,7 @@ type status struct {
 func statusOf(p *corev1.Pod, container string) *status {
 	s := &status{pod: p.Name, taken: p.Status.StartTime != nil, says: "it runs"}
 	if !s.taken {
-		s.says = "the kubelet there has not taken the pod: is the node down?"
+		s.says = "the kubelet there has not started the pod: is the node down?"
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {

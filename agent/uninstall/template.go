@@ -63,7 +63,7 @@ func readTemplate(o UnloadOptions) (t template, err error) {
 	text := o.Template
 	if len(text) == 0 {
 		if o.Image == "" {
-			return t, errors.New("neither a template nor an image is given: --image IMAGE names one with ebb-agent in it")
+			return t, errors.New("neither a template nor an image is given: --image IMAGE names an image that has ebb-agent")
 		}
 		text = []byte(builtin)
 	}
@@ -83,7 +83,7 @@ func readTemplate(o UnloadOptions) (t template, err error) {
 		return t, fmt.Errorf("template: want spec.containers with one container, got %d", len(containers))
 	}
 	if _, ok := containers[0].(object); !ok {
-		return t, errors.New("template: spec.containers[0] is no mapping")
+		return t, errors.New("template: spec.containers[0] is not a mapping")
 	}
 	if o.Image != "" {
 		t.unload()["image"] = o.Image

@@ -26,7 +26,7 @@ func WriteVerdict(w io.Writer, v Verdict, say string) error {
 			if say != "" {
 				l = literal(l)
 			}
-			fmt.Fprintf(&b, "         or leave it so: %s\n", l)
+			fmt.Fprintf(&b, "         or leave it as it is: %s\n", l)
 		}
 	}
 	for _, n := range v.Notes {
@@ -38,7 +38,7 @@ func WriteVerdict(w io.Writer, v Verdict, say string) error {
 	} else {
 		b.WriteString("ebb must not be uninstalled yet.\n")
 		if say != "" {
-			fmt.Fprintf(&b, "To leave something so, add each of its arguments to this one command: %s\n", say)
+			fmt.Fprintf(&b, "To leave something as it is, add its arguments to this command: %s\n", say)
 		}
 	}
 	_, err := io.WriteString(w, b.String())

@@ -39,7 +39,7 @@ type UnloadOptions struct {
 // Validate checks the options. It sends no request.
 func (o UnloadOptions) Validate() error {
 	if o.Namespace == "" {
-		return errors.New("--namespace: say where the pods are to be made")
+		return errors.New("--namespace: name the namespace for the pods")
 	}
 	_, err := readTemplate(o)
 	if err == nil {
@@ -141,7 +141,7 @@ func (u *unloader) unload(ctx context.Context, nodes []string, done *Unloaded) e
 		return err
 	}
 	if err := u.await(ctx, slices.Clone(nodes), done); err != nil {
-		return fmt.Errorf("interrupted: %d of %d nodes are clean, and DaemonSet %s goes on; run this again soon: %w", done.Clean, len(nodes), setName, err)
+		return fmt.Errorf("interrupted: %d of %d nodes are clean, and DaemonSet %s continues; run this again soon: %w", done.Clean, len(nodes), setName, err)
 	}
 	return nil
 }

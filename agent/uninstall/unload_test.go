@@ -44,7 +44,7 @@ func TestManyNodes(t *testing.T) {
 				t.Errorf("%v: %+v", err, done)
 			}
 			for _, n := range done.Nodes {
-				if n.Result != NotInTime || n.Says != "the kubelet there has not taken the pod: is the node down?" {
+				if n.Result != NotInTime || n.Says != "the kubelet there has not started the pod: is the node down?" {
 					t.Errorf("%+v", n)
 				}
 			}
@@ -120,7 +120,7 @@ func TestAgentStays(t *testing.T) {
 		s.strays = append(s.strays, "of-a-dead-node")
 		done, err := Unload(t.Context(), s.options())
 		if took := time.Since(s.begun); err != nil || took > time.Minute || done.Clean != 2 || done.AllClean() || done.Failed() ||
-			fmt.Sprint(done.Left) != "[pod of-a-dead-node does not go: is its node down?]" {
+			fmt.Sprint(done.Left) != "[pod of-a-dead-node is still there: is its node down?]" {
 			t.Errorf("%v in %s: %+v", err, took, done)
 		}
 		s.strays = nil
@@ -243,7 +243,7 @@ func TestGoesOn(t *testing.T) {
 				s := newSim(2, map[int]int{1: slow})
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
-				if _, err := Unload(ctx, s.options()); err == nil || !strings.Contains(err.Error(), "interrupted: 1 of 2 nodes are clean, and DaemonSet ebb-unload goes on; run this again") || s.set == "" {
+				if _, err := Unload(ctx, s.options()); err == nil || !strings.Contains(err.Error(), "interrupted: 1 of 2 nodes are clean, and DaemonSet ebb-unload continues; run this again") || s.set == "" {
 					t.Fatal(err)
 				}
 				before := s.pods[0].name

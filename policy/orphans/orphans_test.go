@@ -262,8 +262,8 @@ func TestWebhooks(t *testing.T) {
 		t.Fatalf("%+v", found)
 	}
 	for i, want := range []struct{ by, why, patch string }{
-		{"service a/fails", "webhook fails.test: it has no endpoints: what it would be asked about is refused", `"/webhooks/1/name","value":"fails.test"`},
-		{"service a/waits", "webhook waits.test: it is not there: each request that it would be asked about waits for it first", `"/webhooks/2/name","value":"waits.test"`},
+		{"service a/fails", "webhook fails.test: it has no endpoints: the requests that it checks are refused", `"/webhooks/1/name","value":"fails.test"`},
+		{"service a/waits", "webhook waits.test: it is not there: each request that it checks waits for it first", `"/webhooks/2/name","value":"waits.test"`},
 	} {
 		f := found[i]
 		if f.Reason != WebhookDown || f.Object != config || f.Looks || f.By != want.by || !strings.Contains(f.Why, want.why) || !strings.Contains(strings.Join(f.Command, " "), want.patch) {

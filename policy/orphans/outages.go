@@ -17,19 +17,19 @@ func (l *Inspection) outages(now time.Time) (list []Finding) {
 		list = append(list, Finding{Reason: APIServiceDown, By: "service " + s.Service, Since: s.Since,
 			Object: apiService(s), Command: unregister(s),
 			Why: fmt.Sprintf("%s: %s. While it does not answer, no object of %s can be read, and no namespace can be deleted. "+
-				"Bring the Service back; the command is for an API server that is gone for good", s.Available.Reason, s.Available.Message, s.Version)})
+				"Bring the Service back. The command is for an API server that does not come back", s.Available.Reason, s.Available.Message, s.Version)})
 	}
 	for _, w := range l.webhooks {
 		if w.Problem == "" {
 			continue
 		}
-		does := "what it would be asked about is refused, deletions and finalizers too if its rules name them"
+		does := "the requests that it checks are refused, also deletions and removals of finalizers if its rules name them"
 		if !w.Fails {
-			does = "each request that it would be asked about waits for it first"
+			does = "each request that it checks waits for it first"
 		}
 		path := fmt.Sprintf("/webhooks/%d", w.Index)
 		list = append(list, Finding{Reason: WebhookDown, By: "service " + w.Service, Object: w.Config,
-			Why:     fmt.Sprintf("webhook %s: %s: %s. Bring the Service back; the command is for a webhook that is gone for good", w.Name, w.Problem, does),
+			Why:     fmt.Sprintf("webhook %s: %s: %s. Bring the Service back. The command is for a webhook that does not come back", w.Name, w.Problem, does),
 			Command: patch(w.Config, remove(path), path+"/name", w.Name)})
 	}
 	return list

@@ -51,13 +51,13 @@ func (l *Inspection) judge(dependent gc.Coordinates, o cascade.Explained) (gc.Re
 			why = t.unread
 		}
 		if why == "" {
-			why = "it was not found out"
+			why = "it was not read"
 		}
-		return OwnerUnknown, "whether the owner is there is not known: " + why
+		return OwnerUnknown, "it is not known whether the owner exists: " + why
 	}
 	if t == nil && l.partial[o.APIVersion] == "" {
-		return OwnerVersionNotServed, "the owner is there, and " + o.APIVersion + " is not served any more: ebb takes it for the same owner, " +
-			"the kube-controller-manager cannot look it up there, and may take it for gone; the command names the version that is served"
+		return OwnerVersionNotServed, "the owner exists, but " + o.APIVersion + " is not served any more. ebb treats it as the same owner. " +
+			"The kube-controller-manager cannot find it there, and may treat it as gone. The command names the served version"
 	}
 	return "", ""
 }
@@ -85,7 +85,7 @@ func (l *Inspection) gone(dependent gc.Coordinates, o cascade.Explained) (gc.Rea
 		return OwnerIsAnother, "that UID is of " + named(seen[0], "") + deletes
 	}
 	if other, ok := l.replaced[key(o.Coordinates)]; ok {
-		return OwnerReplaced, "the owner of UID " + o.UID + " is gone, and another has its name, with UID " + other + deletes
+		return OwnerReplaced, "the owner of UID " + o.UID + " is gone, and another object has its name, with UID " + other + deletes
 	}
 	return OwnerAbsent, "there is no such owner" + deletes
 }
@@ -93,7 +93,7 @@ func (l *Inspection) gone(dependent gc.Coordinates, o cascade.Explained) (gc.Rea
 // unserves judges a reference whose type is not served.
 func (l *Inspection) unserves(o cascade.Explained) (gc.Reason, string) {
 	if why, ok := l.partial[o.APIVersion]; ok {
-		return OwnerUnknown, "whether the owner is there is not known: what " + o.APIVersion + " serves is not: " + why
+		return OwnerUnknown, "it is not known whether the owner exists, nor what " + o.APIVersion + " serves: " + why
 	}
 	why := "no type " + o.Kind + " of " + o.APIVersion + " is served"
 	switch {

@@ -55,7 +55,7 @@ func (l *Inspection) held(d deleted, at int, finalizer string) Finding {
 	case gc.ForegroundFinalizer:
 		if waits := l.graph.Holding(key(d.Coordinates)); len(waits) > 0 {
 			f.Reason, f.By = HeldByDependents, named(waits[0], d.Namespace)
-			f.Why = "it waits for what depends on it and blocks its deletion"
+			f.Why = "it waits for dependents that block its deletion"
 			if len(waits) > 1 {
 				f.Why += fmt.Sprintf(", %d or more objects", len(waits))
 			}
@@ -65,7 +65,7 @@ func (l *Inspection) held(d deleted, at int, finalizer string) Finding {
 		fallthrough
 	case gc.OrphanFinalizer:
 		f.Reason = HeldForCollector
-		f.Why = "only a garbage collector may remove this finalizer: is one running? Without it, a collector that starts later deletes what was to be kept"
+		f.Why = "only a garbage collector may remove this finalizer: is one running? Without the finalizer, a collector that starts later deletes what should be kept"
 		if finalizer == gc.ForegroundFinalizer {
 			f.Why = "only a garbage collector may remove this finalizer: is one running?"
 		}

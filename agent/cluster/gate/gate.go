@@ -208,7 +208,7 @@ func (g *Gate) Resume() (still string) {
 	g.paused, g.tripped = false, false
 	g.updateMetrics()
 	if g.loading {
-		return "not known yet whether the previous leader was paused or had its circuit breaker open"
+		return "it is not known yet whether the previous leader was paused or had its circuit breaker open"
 	}
 	return ""
 }

@@ -176,8 +176,8 @@ func (g *Gate) Halts() (words []string) {
 	}{
 		{g.config.Mode == config.Observe, "observe: nothing is changed until mode is enforce"}, {g.paused, "paused by hand"},
 		{g.config.Paused, "paused by configuration"}, {g.tripped, "circuit breaker open: too many deletions"},
-		{g.loading, "asking how it was left"}, {g.journalUnread(), "owners wait: reading the journal of orphaned owners"}, {g.closed, "ending"}, {!g.sure(), "the API server was away: nothing is sent until each type has caught up"},
-		{g.breaker.Exhausted() && !g.loading && !g.closed, "deletions wait until it is written down how many there were"},
+		{g.loading, "reading what the previous leader left"}, {g.journalUnread(), "owners wait: reading the journal of orphaned owners"}, {g.closed, "ending"}, {!g.sure(), "the API server was away: nothing is sent until each type has caught up"},
+		{g.breaker.Exhausted() && !g.loading && !g.closed, "deletions wait until their number is saved"},
 	} {
 		if s.is {
 			words = append(words, s.word)

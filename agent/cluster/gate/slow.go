@@ -37,10 +37,10 @@ func (g *Gate) trip(now time.Time, a gc.Action) {
 	g.log.Error("deletions stop: more than the circuit breaker allows; look at ebb control decisions and ebb control cascades, then run ebb control resume",
 		"reason", "circuit breaker", "deletions", b.Deletions, "window", b.Window.String(), "next", a.Object.Name, "namespace", a.Object.Namespace, "kind", a.Object.Kind,
 		"root", Describe(a.Root), "root_uid", a.Root.UID, "most", most)
-	text := fmt.Sprintf("%d objects were deleted within %s: no more are, until somebody has looked and says so. This one was to go because of %s.",
+	text := fmt.Sprintf("%d objects were deleted within %s. Nothing more is deleted until a person runs ebb control resume. This one was due because of %s.",
 		b.Deletions, b.Window, Describe(a.Root))
 	if most != "" {
-		text += " Most went because of " + most + "."
+		text += " Most were deleted because of " + most + "."
 	}
 	g.warn(a.Object, events.Tripped, text)
 }
@@ -59,7 +59,7 @@ func (g *Gate) reportSlowed(a gc.Action, taken breaker.Grant) {
 		return // no object could have the event
 	}
 	g.warn(a.Root, events.Slowed, fmt.Sprintf(
-		"%d objects were deleted because it went: the others follow at %d a minute. If that is not meant, run ebb control pause; ebb control cascades shows it.", e.Burst, e.PerMinute))
+		"%d objects were deleted because this one was. The others follow at %d a minute. If you do not want that, run ebb control pause. ebb control cascades shows the cascade.", e.Burst, e.PerMinute))
 }
 
 // Cascades returns the roots with the most deletions recently, most first. most bounds their

@@ -45,7 +45,7 @@ type fleet struct {
 const unloads = "system:serviceaccount:" + namespace + ":ebb-uninstall-unload"
 
 // standing is what an interrupted run says.
-var standing = regexp.MustCompile(`ebb: interrupted: \d+ of 1000 nodes are clean, and DaemonSet ebb-unload goes on; run this again soon`)
+var standing = regexp.MustCompile(`ebb: interrupted: \d+ of 1000 nodes are clean, and DaemonSet ebb-unload continues; run this again soon`)
 
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
