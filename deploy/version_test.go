@@ -69,3 +69,29 @@ func TestManifestsAreOfThisVersion(t *testing.T) {
 		}
 	}
 }
+
+// TestTagsAreOfThisVersion: commands to copy, in pages and help texts, name the image of this release.
+func TestTagsAreOfThisVersion(t *testing.T) {
+	tag := regexp.MustCompile(`/ebb:v?([0-9]+\.[0-9]+\.[0-9]+)`)
+	named := 0
+	for _, pattern := range []string{"../README.md", "../docs/*.md", "../cmd/ebb/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range tag.FindAllSubmatch(text, -1) {
+				if named++; string(m[1]) != Release() {
+					t.Errorf("%s: %s, but this is %s", file, m[0], Release())
+				}
+			}
+		}
+	}
+	if named < 5 {
+		t.Errorf("only %d tags were found", named)
+	}
+}
