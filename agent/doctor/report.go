@@ -14,7 +14,7 @@ type Level string
 const (
 	OK      Level = "ok"
 	Note    Level = "note"    // good to know; nothing needs to be done
-	Warning Level = "warning" // works, but not as it should
+	Warning Level = "warning" // works, but with restrictions
 	Error   Level = "error"   // does harm, or does not work
 )
 

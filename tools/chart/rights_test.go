@@ -116,11 +116,11 @@ func TestRightsFollowModes(t *testing.T) {
 				}
 			}
 		}
-		// Nine rows in which any two neighbours meet in all nine pairs of modes.
-		for row := range 9 {
+		// In these rows any two collectors meet in all nine pairs of modes.
+		for row := range 27 {
 			mixed := map[gc.Collector]string{}
 			for n, name := range collectors {
-				mixed[name] = []string{"off", "observe", "enforce"}[(row/3+row%3*n)%3]
+				mixed[name] = []string{"off", "observe", "enforce"}[(row/9+row/3%3*(n%3)+row%3*(n/3))%3]
 			}
 			check(mode, mixed, "controller.config.collectors.nodes.taint=\"gone\"")
 		}

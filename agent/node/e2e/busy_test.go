@@ -16,8 +16,8 @@ import (
 )
 
 // TestReclaimOnBusyDisk: somebody makes, syncs and deletes files all the time, so
-// that free space never stands still. The low threshold is reached as fast as on a quiet
-// disk, no image goes that did not have to, and what others free is not taken for
+// that free space always changes. The low threshold is reached ("make bench-writers" measures
+// how fast), no image goes that did not have to, and what others free is not taken for
 // what removals have freed.
 func TestReclaimOnBusyDisk(t *testing.T) {
 	t.Parallel()

@@ -27,17 +27,19 @@ func (w *Watcher) Read(f *Filesystem) error {
 func (w *Watcher) read(f *Filesystem) (shown Reading, err error) {
 	shown, err = w.survey.read(f)
 	if err == nil {
-		shown = f.freest(shown, w.o.Now())
-		w.take(f, shown)
+		shown = w.take(f, shown)
 	}
 	return shown, err
 }
 
-// take makes what the disk shows the latest reading.
-func (w *Watcher) take(f *Filesystem, shown Reading) {
-	if f.Reading = shown; f.countsDirty(w.o.Now()) {
+// take makes a reading the latest one, and returns what the disk shows by it.
+func (w *Watcher) take(f *Filesystem, r Reading) (shown Reading) {
+	now := w.o.Now()
+	shown = f.freest(r, now)
+	if f.Reading = shown; f.countsDirty(now) {
 		f.Disk = w.kernel.counted(shown)
 	}
+	return shown
 }
 
 // Refresh takes a new reading of a filesystem, unless removals are believed that it does not show yet.
@@ -73,7 +75,7 @@ func (w *Watcher) ReadExact(ctx context.Context, f *Filesystem) error {
 		return err
 	}
 	if !f.Believing() && (!f.Lags() || !f.dirtyDecides(r.Disk, w.kernel.counted(r))) {
-		w.take(f, f.freest(r, w.o.Now()))
+		w.take(f, r)
 		return nil
 	}
 	if !f.countsDirty(w.o.Now()) && w.fillsFast(ctx, f, r) {

@@ -299,7 +299,7 @@ func (w *Watcher) Poll() (d Demand) {
 			w.noReclaim(f, err)
 			continue
 		}
-		f.Reading = r
+		w.take(f, r)
 		switch {
 		case !f.deserves(r) || f.postponed(w.o.Now()):
 			w.polls.plan(f)
