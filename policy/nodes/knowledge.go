@@ -89,10 +89,15 @@ func (k *Knowledge) At(name string) gc.Coordinates {
 func (k *Knowledge) Reckon(now time.Time, l *Loss, wanted, counts bool) {
 	missing := k.Missing(l.Name)
 	if missing && wanted {
+		if !l.seen {
+			now = beforeStart
+		}
 		k.Lose(now, l, counts)
 		return
 	}
-	if k.Drop(l, missing); !l.left.IsZero() && k.There(l.Name) {
+	there := k.There(l.Name)
+	l.seen = l.seen || there
+	if k.Drop(l, missing); !l.left.IsZero() && there {
 		k.Back(l)
 	}
 }

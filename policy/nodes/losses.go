@@ -15,6 +15,11 @@ const LostTogether = time.Hour
 // three zones.
 const DefaultLostShare = 0.34
 
+// beforeStart is the time of a loss that nobody saw: the Node was already missing when the controller
+// started. Such Nodes count together, and never with those that are lost later: the Pods of a Node that
+// was lost weeks ago may be impossible to delete.
+var beforeStart = time.Unix(0, 0)
+
 const rounding = 1e-9 // allows for the error of floats: 0.29 of 100 is 29
 
 // Loss is a Node to which objects of a collector are bound. The Node is lost if it is gone and something
@@ -26,6 +31,7 @@ type Loss struct {
 	counts    bool      // as one of the Nodes lost together
 	held      bool      // it was lost together with too many others
 	confirmed bool      // a person confirmed that it is gone
+	seen      bool      // it has existed since this Loss exists
 	left      time.Time // when it was first lost since it last existed; zero: not since then
 }
 
@@ -39,7 +45,8 @@ func (l *Loss) Held() bool { return l.held }
 // Losses are the Nodes that are lost, with a limit on how many may be. If more than MaxShare of all
 // Nodes, lost ones included and rounded up, are lost within [LostTogether], these Nodes are held: a
 // mistake is more likely. One Node may always be lost. Each Node is weighed against those that were lost
-// around the same time, so that later losses do not wait for earlier ones.
+// around the same time, so that later losses do not wait for earlier ones. Nodes that were missing before
+// the controller started were lost at one time of their own.
 type Losses struct {
 	MaxShare float64
 	Changed  func(*Loss) // called at the end of Weigh with each Node whose Held changed
@@ -72,8 +79,8 @@ func (s *Losses) SetShare(most float64) {
 	s.MaxShare, s.stale = most, true
 }
 
-// Lose records that a Node is lost. counts is whether it counts as one of the Nodes lost
-// together.
+// Lose records that a Node is lost, at now if it was not lost before. counts is whether it counts as one
+// of the Nodes lost together.
 func (s *Losses) Lose(now time.Time, l *Loss, counts bool) {
 	if l.lost && l.counts == counts {
 		return
@@ -83,7 +90,7 @@ func (s *Losses) Lose(now time.Time, l *Loss, counts bool) {
 		return
 	}
 	if l.left.IsZero() {
-		l.left = now
+		l.left = cmp.Or(s.settled[l.Name], now)
 	}
 	delete(s.settled, l.Name)
 	l.lost = true

@@ -299,6 +299,24 @@ func TestRefusedPodsOfNodes(t *testing.T) {
 	w.want()
 }
 
+// TestUndeletablePodsAtANewLeader: Nodes that were gone before the controller began wait for a person, and no
+// Node that is lost later waits with them.
+func TestUndeletablePodsAtANewLeader(t *testing.T) {
+	w := fullCluster(t, 10, pods.Config{})
+	for i := range 8 {
+		w.refuse[fmt.Sprint("p", i)] = gc.Forbidden
+		w.loseNodes(i, i+1)
+		w.pass(time.Minute)
+	}
+	w.c, w.asked = pods.New(pods.Config{}), nil
+	w.list()
+	w.pass(time.Minute)
+	w.wantReason("p0", pods.TooManyLost)
+	w.loseNodes(8, 9)
+	w.pass(time.Minute)
+	w.want("delete p8 node_gone")
+}
+
 // TestLostLater: Nodes that are lost long after too many others do not wait for those.
 func TestLostLater(t *testing.T) {
 	w := fullCluster(t, 10, pods.Config{})

@@ -22,6 +22,7 @@ type oracle struct {
 	late                map[string]bool      // by UID: Pods seen there since
 	latest              map[string]time.Time // by node: the last of them
 	left                map[string]time.Time // by node: when it was lost first
+	seen                map[string]bool      // by node: it was there while Pods were bound to it
 	confirmed           map[string]bool      // by node
 	settled             map[string]time.Time // by node: of those that were held with others, and whose Pods are gone
 	counted, wasHeld    map[string]bool      // by node: as of the last change
@@ -30,7 +31,7 @@ type oracle struct {
 
 func newOracle(config pods.Config) *oracle {
 	return &oracle{config: config, pods: map[string]*pod{}, nodes: map[string]pods.Node{}, since: map[string]time.Time{}, absentAt: map[string]time.Time{}, late: map[string]bool{}, latest: map[string]time.Time{},
-		left: map[string]time.Time{}, confirmed: map[string]bool{}, settled: map[string]time.Time{}, refused: map[string]string{}}
+		left: map[string]time.Time{}, seen: map[string]bool{}, confirmed: map[string]bool{}, settled: map[string]time.Time{}, refused: map[string]string{}}
 }
 
 func over(p *pod) bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
@@ -95,7 +96,11 @@ func (o *oracle) update() {
 			delete(o.absentAt, name)
 		}
 	}
-	maps.DeleteFunc(o.settled, func(name string, _ time.Time) bool { _, there := o.nodes[name]; return there || lost[name] })
+	for name := range o.nodes {
+		o.seen[name] = true
+		delete(o.settled, name)
+	}
+	maps.DeleteFunc(o.seen, func(name string, _ bool) bool { return !o.hasPods(name) })
 	for name := range o.left {
 		if _, there := o.nodes[name]; there || !o.hasPods(name) {
 			delete(o.left, name)
@@ -104,8 +109,16 @@ func (o *oracle) update() {
 	}
 	for name := range lost {
 		if _, already := o.left[name]; !already {
-			o.left[name] = o.now
+			switch settled, is := o.settled[name]; {
+			case is:
+				o.left[name] = settled
+			case o.seen[name]:
+				o.left[name] = o.now
+			default: // with all others that nobody saw go
+				o.left[name] = time.Unix(0, 0)
+			}
 		}
+		delete(o.settled, name)
 		if _, already := o.since[name]; !already {
 			o.since[name] = o.now
 		}

@@ -606,9 +606,10 @@ func TestNodesAreListedAnew(t *testing.T) {
 func TestLostNodesAreReckonedAgain(t *testing.T) {
 	csiNode := func(i int) gc.Object { return object("CSINode", fmt.Sprint("n", i), fmt.Sprint("uid-n", i)) }
 	node := func(i int) gc.Object { return object("Node", fmt.Sprint("n", i), fmt.Sprint("node-n", i)) }
-	// lose five of ten Nodes at noon, and of so many more, which have nothing left, none.
+	gone := object("Node", "gone", "node-gone")
+	// lose "gone" and five of ten Nodes at noon, and of so many more, which have nothing left, none.
 	lose := func(spare int) *volumes.Collector {
-		c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
+		c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv"), others: []thing{{gone, nil}}}
 		for i := range 10 + spare {
 			c.others = append(c.others, thing{node(i), nil})
 		}
@@ -617,6 +618,7 @@ func TestLostNodesAreReckonedAgain(t *testing.T) {
 		}
 		c.add("VolumeAttachment", "a", "uid-a", volumes.Attachment{Node: "gone"})
 		to := c.collector(volumes.Config{CSINodes: true, Attachments: true, Quarantine: time.Minute})
+		to.Forget(noon, typeOf("Node"), gone)
 		for i := range 5 {
 			to.Forget(noon, typeOf("Node"), node(i))
 		}
@@ -638,7 +640,7 @@ func TestLostNodesAreReckonedAgain(t *testing.T) {
 	if held := to.Held(); len(held) != 4 || held["gone"] != 0 {
 		t.Errorf("nobody knows whose attachment it is; held %v", held)
 	}
-	to.Observe(noon, typeOf("Node"), object("Node", "gone", "node-gone"), nil)
+	to.Observe(noon, typeOf("Node"), gone, nil)
 	for i := range 5 { // those that are held come back
 		to.Observe(noon, typeOf("Node"), node(i), nil)
 	}
