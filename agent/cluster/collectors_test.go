@@ -177,6 +177,26 @@ func (b *fixture) ofCollector() (n int) {
 	return n
 }
 
+// TestJobsDoNotSlowThemselves: the Pods of Jobs that a collector deleted are no cascade that the collector has
+// to wait for.
+func TestJobsDoNotSlowThemselves(t *testing.T) {
+	inBubble(t, collecting(config.Enforce), withJobs, func(b *fixture) {
+		var pods []gc.Object
+		for _, job := range b.jobs(10, time.Minute) {
+			pods = append(pods, b.pods(job, 3)...)
+		}
+		b.after(2 * time.Minute)
+		b.want("Pods left", b.left(pods), 0)
+		b.want("deleted with the collector as their root", b.ofCollector(), len(pods))
+		b.want("time of a cascade", b.c.collectors.lastCascade, time.Time{})
+		owner := b.api.put(set("s"))
+		b.pods(owner, 1)
+		b.api.remove(owner, gc.Background)
+		b.after(time.Minute)
+		b.want("a cascade was seen", b.c.collectors.lastCascade.IsZero(), false)
+	})
+}
+
 // TestRootOfALostAnswer: a DELETE that took effect although its answer is lost leaves Pods behind that belong
 // to the collector.
 func TestRootOfALostAnswer(t *testing.T) {

@@ -238,8 +238,8 @@ func (c *Controller) arm(timer *time.Timer, now time.Time) {
 // wakeLoop has the loop check the gate, as it does after each input.
 func (c *Controller) wakeLoop(ctx context.Context) { _ = c.loop.do(ctx, func(time.Time) {}) }
 
-// turn calls read as one request of the collectors, when there is room for it.
-func (c *Controller) turn(ctx context.Context, read func() error) error {
+// turn calls do as one request of the collectors, when there is room for it.
+func (c *Controller) turn(ctx context.Context, do func() error) error {
 	begin := make(chan struct{})
 	if err := c.loop.do(ctx, func(time.Time) { c.requests.turns = append(c.requests.turns, begin) }); err != nil {
 		return err
@@ -249,7 +249,7 @@ func (c *Controller) turn(ctx context.Context, read func() error) error {
 	case <-c.loop.ended:
 		return errIdle
 	}
-	err := read()
+	err := do()
 	_ = c.loop.do(context.WithoutCancel(ctx), func(now time.Time) {
 		c.collectors.inFlight--
 		if after, busy := metadata.Throttled(err); busy {

@@ -220,15 +220,15 @@ func (c *Controller) serveResume(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, "resumed")
-	if c.gate.AwaitsConfirmation() {
-		fmt.Fprintln(w, "nodes and volumes still wait: etcd was restored, ebb control confirm-restore ends that")
+	if waiting := c.gate.AwaitingConfirmation(); waiting != "" {
+		fmt.Fprintln(w, waiting, "still wait: etcd was restored, ebb control confirm-restore ends that")
 	}
 	c.replySaved(w, r)
 }
 
 func (c *Controller) serveConfirmRestore(w http.ResponseWriter, r *http.Request) {
 	if c.ConfirmRestore(r.Context()) {
-		fmt.Fprintln(w, "confirmed: nodes and volumes are collected again")
+		fmt.Fprintln(w, "confirmed: collectors no longer wait")
 	} else {
 		fmt.Fprintln(w, "there was nothing to confirm: it is not known that etcd was restored")
 	}

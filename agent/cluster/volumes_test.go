@@ -16,6 +16,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/volumes"
 	"github.com/ebb-agent/ebb/runtime/csi"
 	"github.com/ebb-agent/ebb/runtime/kube/fault"
+	"github.com/ebb-agent/ebb/runtime/kube/metadata"
 )
 
 // driver is one in memory.
@@ -206,6 +207,46 @@ func TestProofTakesItsTurn(t *testing.T) {
 		b.want("Pods left", b.left(pods), 0)
 		b.want("requests", b.c.requests.limit.InFlight()+b.c.collectors.inFlight, 0)
 	})
+}
+
+// TestVolumeTakesItsTurn: the requests before and after a driver's call are requests among others, too.
+func TestVolumeTakesItsTurn(t *testing.T) {
+	d := &driver{}
+	one := func(c *config.Config) { c.Concurrency = config.Concurrency{Start: 1, Max: 1} }
+	inVolumes(t, d, one, func(b *fixture) {
+		b.after(time.Second)
+		b.api.hang = 10 * time.Second // each change
+		b.volume("v")
+		b.after(5 * time.Second)
+		b.want("calls", d.called(), "ready delete:h-v")
+		b.metric("requests_in_flight", 1) // the finalizer
+		b.after(10 * time.Second)
+		b.metric("requests_in_flight", 1) // the object
+		b.after(10 * time.Second)
+		b.metric("requests_in_flight", 0)
+	})
+	busy := fault.Refused("patch", http.StatusTooManyRequests, fault.Status{}, nil)
+	busy.RetryAfter = time.Minute
+	for name, fail := range map[string]func(b *fixture){
+		"read": func(b *fixture) { b.api.fault("Pod", busy) },
+		"write": func(b *fixture) {
+			b.api.do = func(gc.Action) *metadata.Outcome { return &metadata.Outcome{Result: gc.TooMany, Err: busy} }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVolumes(t, &driver{}, one, func(b *fixture) {
+				b.after(time.Second)
+				fail(b)
+				v := b.volume("v")
+				b.after(time.Second)
+				b.metric("requests_throttled_total", 1)
+				b.api.do = nil
+				b.api.fault("Pod", nil)
+				b.after(10 * time.Minute)
+				b.want("terminating", b.api.get(v).Terminating, true)
+			})
+		})
+	}
 }
 
 // TestProofWaitsForRoom: the live lists wait while all requests are in flight.

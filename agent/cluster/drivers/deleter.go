@@ -46,8 +46,9 @@ type Options struct {
 	// Refused returns why the gate refuses an action now; "" if it does not. begun is true for the rest of a
 	// volume's deletion, after the driver's call.
 	Refused func(a gc.Action, begun bool) string
-	// Turn calls read when one more request may be in flight; nil: at once.
-	Turn func(ctx context.Context, read func() error) error
+	// Turn calls do, which sends requests one after another, when one more request may be in flight; nil: at
+	// once. It returns the error of do, or why it was not called.
+	Turn func(ctx context.Context, do func() error) error
 }
 
 // Deleter deletes volumes. It is safe for concurrent use.
@@ -80,7 +81,7 @@ func New(o Options) *Deleter {
 		o.Open = func(name, socket string) Driver { return csi.New(name, socket) }
 	}
 	if o.Turn == nil {
-		o.Turn = func(_ context.Context, read func() error) error { return read() }
+		o.Turn = func(_ context.Context, do func() error) error { return do() }
 	}
 	return &Deleter{o: o, drivers: map[string]Driver{}}
 }
@@ -192,11 +193,17 @@ func (v *Deleter) finish(ctx context.Context, a gc.Action, live volumes.Live) me
 // do sends a request that ends a volume's deletion, unless the gate refuses that deletion by now. Then the
 // object stays, and the driver is asked again when the gate admits it: for a driver, a volume that does not
 // exist is deleted.
-func (v *Deleter) do(ctx context.Context, volume, a gc.Action) metadata.Outcome {
-	if why := v.o.Refused(volume, true); why != "" {
-		return metadata.Outcome{Result: gc.Failed, Err: fmt.Errorf("the data was deleted, the object is kept: %s by now", why)}
+func (v *Deleter) do(ctx context.Context, volume, a gc.Action) (out metadata.Outcome) {
+	if err := v.o.Turn(ctx, func() error {
+		if why := v.o.Refused(volume, true); why != "" {
+			return fmt.Errorf("the data was deleted, the object is kept: %s by now", why)
+		}
+		out = v.o.API.Do(ctx, a, false)
+		return out.Err
+	}); err != nil {
+		out.Err = err
 	}
-	return v.o.API.Do(ctx, a, false)
+	return out
 }
 
 // unthrottled turns TooMany in an outcome of the API server into Failed. Callers treat TooMany as
@@ -287,18 +294,21 @@ func (v *Deleter) prove(ctx context.Context, a gc.Action, rules volumes.Config) 
 	if !ok {
 		return live, nil, errKept{why}
 	}
-	if err := v.unused(ctx, live); err != nil {
-		return live, nil, err
-	}
-	if live.Secret.Name != "" {
-		at := gc.Coordinates{APIVersion: "v1", Kind: "Secret", Resource: "secrets", Namespace: live.Secret.Namespace, Name: live.Secret.Name}
-		got, err := v.o.API.ReadFields(ctx, at, true, fields.Secret)
-		if err != nil {
-			return live, nil, fmt.Errorf("read the deletion secret: %w", err)
+	err = v.o.Turn(ctx, func() error {
+		if err := v.unused(ctx, live); err != nil {
+			return err
 		}
-		secrets = got.(map[string]string)
-	}
-	return live, secrets, v.unchanged(ctx, a)
+		if live.Secret.Name != "" {
+			at := gc.Coordinates{APIVersion: "v1", Kind: "Secret", Resource: "secrets", Namespace: live.Secret.Namespace, Name: live.Secret.Name}
+			got, err := v.o.API.ReadFields(ctx, at, true, fields.Secret)
+			if err != nil {
+				return fmt.Errorf("read the deletion secret: %w", err)
+			}
+			secrets = got.(map[string]string)
+		}
+		return v.unchanged(ctx, a)
+	})
+	return live, secrets, err
 }
 
 // unused checks that no Pod uses the claim. A missing claim is no proof of that: if its finalizer

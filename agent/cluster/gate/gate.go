@@ -48,8 +48,8 @@ type Options struct {
 	InJournal func(uid string) bool
 	// Driver opens the CSI driver of a name; nil: see [drivers.Options].
 	Driver drivers.Open
-	// Turn is for the live lists before deletions of volumes: see [drivers.Options].
-	Turn func(ctx context.Context, read func() error) error
+	// Turn is for the requests around deletions of volumes: see [drivers.Options].
+	Turn func(ctx context.Context, do func() error) error
 }
 
 // Gate admits or refuses every change to the cluster: each deletion and each patch. Mode, pause,
@@ -160,7 +160,7 @@ func (g *Gate) updateMetrics() {
 	}
 	g.metrics.paused.Set(program.Bool(g.paused || g.config.Paused))
 	g.metrics.tripped.Set(program.Bool(g.tripped))
-	g.metrics.unconfirmed.Set(program.Bool(g.awaitsConfirmation()))
+	g.metrics.unconfirmed.Set(program.Bool(len(g.awaitingConfirmation()) > 0))
 }
 
 // CloseDrivers ends the connections to CSI drivers.

@@ -160,8 +160,8 @@ func (g *Gate) Muted(reason string) bool {
 // Status describes, for people, what stops everything and what waits for a person.
 func (g *Gate) Status() string {
 	words := g.Halts()
-	if g.AwaitsConfirmation() {
-		words = append(words, "etcd was restored: nodes and volumes wait for ebb control confirm-restore")
+	if waiting := g.AwaitingConfirmation(); waiting != "" {
+		words = append(words, "etcd was restored: "+waiting+" wait for ebb control confirm-restore")
 	}
 	return strings.Join(words, ", ")
 }

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/ebb-agent/ebb/agent/cluster/config"
 	"github.com/ebb-agent/ebb/policy/gc"
@@ -14,8 +15,8 @@ func (g *Gate) OnRestore(why string) {
 	defer g.mu.Unlock()
 	g.unconfirmed = true
 	g.updateMetrics()
-	if g.awaitsConfirmation() {
-		g.log.Warn("nodes and volumes are not collected after an etcd restore: check what came back, then run ebb control confirm-restore", "reason", why)
+	if waiting := g.awaitingConfirmation(); len(waiting) > 0 {
+		g.log.Warn("collectors wait after an etcd restore: check what came back, then run ebb control confirm-restore", "collectors", waiting, "reason", why)
 	}
 	g.saver.notify()
 }
@@ -26,24 +27,28 @@ func (g *Gate) ConfirmRestore() (was bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if was, g.unconfirmed = g.unconfirmed, false; was {
-		g.log.Info("nodes and volumes are collected again", "reason", "a person confirmed the state after etcd was restored")
+		g.log.Info("collectors go on after an etcd restore", "reason", "a person confirmed the state after etcd was restored")
 	}
 	g.updateMetrics()
 	g.saver.notify()
 	return was
 }
 
-// awaitsConfirmation reports whether a collector that is on waits for a person. The caller holds
-// the lock.
-func (g *Gate) awaitsConfirmation() bool {
-	return g.unconfirmed && slices.ContainsFunc(g.confirm, func(name gc.Collector) bool { return g.config.ModeOf(name) != config.Off })
+// awaitingConfirmation returns the collectors that are on and wait for a person. The caller holds the lock.
+func (g *Gate) awaitingConfirmation() (names []string) {
+	for _, name := range g.confirm {
+		if g.unconfirmed && g.config.ModeOf(name) != config.Off {
+			names = append(names, name.String())
+		}
+	}
+	return names
 }
 
-// AwaitsConfirmation is awaitsConfirmation for callers that do not hold the lock.
-func (g *Gate) AwaitsConfirmation() bool {
+// AwaitingConfirmation is awaitingConfirmation for callers that do not hold the lock. It joins the names.
+func (g *Gate) AwaitingConfirmation() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.awaitsConfirmation()
+	return strings.Join(g.awaitingConfirmation(), " and ")
 }
 
 // Awaits reports whether a collector waits for a person.

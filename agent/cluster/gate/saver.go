@@ -100,8 +100,8 @@ func (g *Gate) restoreState(k election.State) {
 	}
 	g.breaker.Persist(true)
 	g.updateMetrics()
-	if g.awaitsConfirmation() {
-		g.log.Warn("nodes and volumes are not collected after an etcd restore: check what came back, then run ebb control confirm-restore", "reason", "saved in the Lease")
+	if waiting := g.awaitingConfirmation(); len(waiting) > 0 {
+		g.log.Warn("collectors wait after an etcd restore: check what came back, then run ebb control confirm-restore", "collectors", waiting, "reason", "saved in the Lease")
 	}
 	if g.paused || g.tripped {
 		g.log.Warn("still stopped by the previous leader: find out why, then run ebb control resume", "reason", "saved in the Lease", "was", fmt.Sprintf("%.300s", k.Halted))
