@@ -612,28 +612,33 @@ func TestHoldAndABrokenSnapshotter(t *testing.T) {
 	})
 }
 
-// TestBrokenSnapshotter: a snapshotter that cannot be read is logged once, and does not keep the agent from
-// being ready.
+// TestBrokenSnapshotter: a snapshotter that cannot be read, and one on another disk, are logged once, and do not
+// keep the agent from being ready.
 func TestBrokenSnapshotter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.five()
-		w.rt.SetFaults(fake.Faults{Broken: map[string]string{"stargz": "connection refused"}})
+		w.rt.SetFaults(fake.Faults{Broken: map[string]string{"stargz": "connection refused"}, Unwatched: map[string]string{"nydus": "it is on /other"}})
 		w.pass(time.Hour)
-		if s := w.status(); !s.Ready || !slices.Contains(s.Degraded, "snapshotter stargz cannot be read") {
+		if s := w.status(); !s.Ready || !slices.Contains(s.Degraded, "snapshotter stargz cannot be read") || !slices.Contains(s.Degraded, "snapshotter nydus is on another disk") {
 			t.Errorf("the status says ready %v, degraded %q", s.Ready, s.Degraded)
 		}
-		if n := w.metric("ebb_node_snapshotters_broken"); n != 1 {
-			t.Errorf("%v snapshotters are broken, want 1", n)
+		for _, name := range []string{"ebb_node_snapshotters_broken", "ebb_node_snapshotters_unwatched"} {
+			if n := w.metric(name); n != 1 {
+				t.Errorf("%s is %v, want 1", name, n)
+			}
 		}
 		w.rt.SetFaults(fake.Faults{})
 		w.pass(time.Hour)
 		if s := w.status(); len(s.Degraded) > 0 {
 			t.Errorf("degraded: %q", s.Degraded)
 		}
-		if n := w.metric("ebb_node_snapshotters_broken"); n != 0 {
-			t.Errorf("%v snapshotters are broken, want none", n)
+		for _, name := range []string{"ebb_node_snapshotters_broken", "ebb_node_snapshotters_unwatched"} {
+			if n := w.metric(name); n != 0 {
+				t.Errorf("%s is %v, want 0", name, n)
+			}
 		}
 		w.wantLogged(1, "level=WARN", "cannot read a snapshotter", "snapshotter=stargz", "connection refused")
+		w.wantLogged(1, "level=WARN", "on a disk that ebb does not watch", "snapshotter=nydus", "/other")
 		w.wantLogged(1, "level=INFO", "the snapshotter can be read again")
 	})
 }

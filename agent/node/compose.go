@@ -55,7 +55,7 @@ func newBase(o Options) base {
 	r, m, conditions := prometheus.NewRegistry(), monitor.New(), condition.NewSet(o.Log)
 	switches := &removal.Switch{Observe: o.Config.Mode == config.ModeObserve, File: removal.PauseFile(o.Config.PauseFile)}
 	return base{
-		cfg: o.Config, log: o.Log, registry: r, metrics: newMetrics(r, o.Config, switches), conditions: conditions, monitor: m,
+		cfg: o.Config, log: o.Log, registry: r, metrics: newMetrics(r, o.Config, switches, m), conditions: conditions, monitor: m,
 		health: newHealth(r, m, o.Sources.Boot, o.Config.Mode, conditions), sources: o.Sources, switches: switches, rested: o.Rested,
 	}
 }

@@ -50,7 +50,7 @@ func TestGrowthOnHold(t *testing.T) {
 func TestOthersEndTheHold(t *testing.T) {
 	t.Run("watched by the kernel", func(t *testing.T) { testOthersEndTheHold(t, false, 0) })
 	for phase := range 10 {
-		t.Run(fmt.Sprint("polled, ", phase), func(t *testing.T) { testOthersEndTheHold(t, true, time.Duration(phase)*time.Second) })
+		t.Run(fmt.Sprint("polled, ", phase), func(t *testing.T) { testOthersEndTheHold(t, true, time.Duration(phase)*100*time.Millisecond) })
 	}
 }
 
@@ -75,7 +75,7 @@ func testOthersEndTheHold(t *testing.T, polled bool, phase time.Duration) {
 		w.wantRemoved()
 		w.pass(phase)
 		w.others(82)
-		w.pass(11 * time.Second)
+		w.pass(1100 * time.Millisecond)
 		w.wantRemoved(ids[0], ids[1])
 
 		w.fill(85)
@@ -85,7 +85,7 @@ func testOthersEndTheHold(t *testing.T, polled bool, phase time.Duration) {
 		}
 		w.pass(phase)
 		w.others(79)
-		w.pass(11 * time.Second)
+		w.pass(1100 * time.Millisecond)
 		if w.metric("ebb_node_reclaim_holding") != 0 {
 			t.Error("still holding at 79 %")
 		}

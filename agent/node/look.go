@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/ebb-agent/ebb/agent/node/clock"
 	"github.com/ebb-agent/ebb/agent/node/lastuse"
 	"github.com/ebb-agent/ebb/agent/node/page"
@@ -58,6 +60,7 @@ type listed struct {
 	latest      *inventory.Inventory // nil: to be read again
 	snapshots   map[inventory.Layer]inventory.Snapshot
 	broken      map[string]string // snapshotters that cannot be read, and why
+	unwatched   map[string]string // snapshotters whose layers count as 0 bytes, and why
 	eventsSince bool              // the runtime has sent an event since
 }
 
@@ -325,7 +328,8 @@ func (l *looks) list(ctx context.Context) (*inventory.Inventory, error) {
 		l.roots = inventory.Roots{} // the runtime may have others when it is back
 		return nil, fmt.Errorf("read the runtime's images: %w", err)
 	}
-	l.noteBroken(inv.Broken)
+	l.broken = l.noteSnapshotters(l.broken, inv.Broken, l.metrics.broken, "cannot be read", "cannot read a snapshotter: the images that are unpacked in it stay", "the snapshotter can be read again")
+	l.unwatched = l.noteSnapshotters(l.unwatched, inv.Unwatched, l.metrics.unwatched, "is on another disk", "a snapshotter's layers are on a disk that ebb does not watch: they count as 0 bytes", "the snapshotter's layers are on the images' disk again, or gone")
 	if missing := missingFrom(inv); !l.reclaim.Unmended() && !l.lastUse.AnyAway(missing) {
 		l.reclaim.Happened(l.history.Listed(func(id string) bool { return !missing(id) }, page.KindImage))
 	}
@@ -340,19 +344,20 @@ func (l *looks) list(ctx context.Context) (*inventory.Inventory, error) {
 	return inv, nil
 }
 
-// noteBroken begins and ends the conditions of snapshotters that cannot be read.
-func (l *looks) noteBroken(broken map[string]string) {
-	condition := func(name string) string { return "snapshotter " + name + " cannot be read" }
-	for name := range l.broken {
-		if _, still := broken[name]; !still {
-			l.conditions.End(condition(name), "the snapshotter can be read again")
+// noteSnapshotters begins and ends the conditions of snapshotters that have the same problem, and returns
+// those that have it now, each with the reason.
+func (l *looks) noteSnapshotters(before, now map[string]string, count prometheus.Gauge, problem, begin, end string) map[string]string {
+	condition := func(name string) string { return "snapshotter " + name + " " + problem }
+	for name := range before {
+		if _, still := now[name]; !still {
+			l.conditions.End(condition(name), end)
 		}
 	}
-	for name, why := range broken {
-		l.conditions.Begin(condition(name), slog.LevelWarn, "cannot read a snapshotter: the images that are unpacked in it stay", "snapshotter", name, "error", why)
+	for name, why := range now {
+		l.conditions.Begin(condition(name), slog.LevelWarn, begin, "snapshotter", name, "error", why)
 	}
-	l.broken = broken
-	l.metrics.broken.Set(float64(len(broken)))
+	count.Set(float64(len(now)))
+	return now
 }
 
 // inventory reads the runtime. It reads again while images are missing whose names were restored a

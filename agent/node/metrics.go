@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/ebb-agent/ebb/agent/node/config"
+	"github.com/ebb-agent/ebb/agent/node/monitor"
 	"github.com/ebb-agent/ebb/agent/node/removal"
 	"github.com/ebb-agent/ebb/agent/program"
 )
@@ -21,10 +22,11 @@ type metrics struct {
 	runtimeUp    prometheus.Gauge
 	dialFailures prometheus.Counter
 	broken       prometheus.Gauge
+	unwatched    prometheus.Gauge
 }
 
 // newMetrics registers the metrics, and those of the process.
-func newMetrics(r *prometheus.Registry, cfg config.Config, switches *removal.Switch) *metrics {
+func newMetrics(r *prometheus.Registry, cfg config.Config, switches *removal.Switch, loop *monitor.Monitor) *metrics {
 	r.MustRegister(
 		// No metrics of the Go heap: the memory of the process is enough.
 		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(), collectors.WithoutGoCollectorRuntimeMetrics(regexp.MustCompile(`.`))),
@@ -35,6 +37,10 @@ func newMetrics(r *prometheus.Registry, cfg config.Config, switches *removal.Swi
 			Namespace: "ebb", Subsystem: "node", Name: "paused",
 			Help: "1 while the agent is paused, by ebb pause or by the pause file. It then removes nothing.",
 		}, func() float64 { return program.Bool(switches.Paused() != nil) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "ebb", Subsystem: "node", Name: "loop_blocked_seconds_max",
+			Help: "The longest time since the start that the agent could not receive the kernel's messages, because it handled another event.",
+		}, func() float64 { return loop.Longest().Seconds() }),
 	)
 	f := program.Factory{Registry: r, Subsystem: "node"}
 	return &metrics{
@@ -44,6 +50,7 @@ func newMetrics(r *prometheus.Registry, cfg config.Config, switches *removal.Swi
 		lastSuccess:  f.Gauge("last_success_timestamp_seconds", "Unix time at which the agent last read everything and decided."),
 		runtimeUp:    f.Gauge("runtime_events_up", "1 while the runtime's event stream is connected."),
 		broken:       f.Gauge("snapshotters_broken", "Snapshotters of the runtime that could not be read. The images that are unpacked in them stay."),
+		unwatched:    f.Gauge("snapshotters_unwatched", "Snapshotters whose layers are on another disk than the images, or where the agent cannot see them. Their layers count as 0 bytes."),
 		dialFailures: f.Counter("runtime_dial_failures_total", "Failed attempts to connect to the container runtime."),
 	}
 }

@@ -50,6 +50,7 @@ type figures struct {
 	DescriptorsMax   int            `json:"descriptors_max"`
 	ThreadsMax       int            `json:"threads_max"`
 	GoroutinesMax    int            `json:"goroutines_max"`
+	LoopBlockedMsMax float64        `json:"loop_blocked_ms_max"`
 	LeasesMax        int            `json:"leases_max"`
 	SnapshotsMax     int            `json:"snapshots_max"`
 	ReadyPercent     float64        `json:"ready_percent"`

@@ -21,6 +21,7 @@ const (
 	mostDescriptors = 256
 	mostThreads     = 64
 	mostGoroutines  = 128
+	mostLoopBlocked = 100 // milliseconds
 	mostLeases      = 32
 	mostSnapshots   = 1000
 	agentLabel      = "ebb-agent.github.io/layer-view" // on each lease of the agent
@@ -105,9 +106,11 @@ func (b *fixture) measure(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	goroutines, _ := p.Metric(ctx, "go_goroutines") // 0 while it does not answer; readiness shows that
+	blocked, _ := p.Metric(ctx, "ebb_node_loop_blocked_seconds_max")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen.GoroutinesMax = max(b.seen.GoroutinesMax, int(goroutines))
+	b.seen.LoopBlockedMsMax = max(b.seen.LoopBlockedMsMax, result.Round(1000*blocked))
 	b.seen.RSSMiBMax = max(b.seen.RSSMiBMax, result.Round(u.PeakMiB()))
 	b.seen.DescriptorsMax, b.seen.ThreadsMax = max(b.seen.DescriptorsMax, count("fd")), max(b.seen.ThreadsMax, count("task"))
 }
@@ -147,6 +150,7 @@ func (b *fixture) figures() figures {
 	}{
 		{"percent of looks not ready", unready, mostUnready}, {"resident MiB", f.RSSMiBMax, mostRSS}, {"descriptors", float64(f.DescriptorsMax), mostDescriptors}, {"threads", float64(f.ThreadsMax), mostThreads},
 		{"goroutines", float64(f.GoroutinesMax), mostGoroutines},
+		{"milliseconds in which the agent's loop heard nothing", f.LoopBlockedMsMax, mostLoopBlocked},
 		{"leases", float64(f.LeasesMax), mostLeases}, {"snapshots", float64(f.SnapshotsMax), mostSnapshots},
 	} {
 		if c.is > c.most {

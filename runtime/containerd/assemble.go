@@ -18,13 +18,14 @@ const criNamespace = inventory.CRINamespace
 // reading is the result of one read of the runtime. Everything derived from it needs no further
 // call.
 type reading struct {
-	spaces   []space
-	images   []cri.Image
-	criImage map[string]string // CRI container ID → image ID
-	criState map[string]container.State
-	sandbox  sandboxImage
-	broken   brokenSnapshotters
-	now      time.Time
+	spaces    []space
+	images    []cri.Image
+	criImage  map[string]string // CRI container ID → image ID
+	criState  map[string]container.State
+	sandbox   sandboxImage
+	broken    brokenSnapshotters
+	unwatched map[string]string // inventory.Inventory.Unwatched
+	now       time.Time
 }
 
 // sandboxImage says how the sandbox (pause) image is identified.
@@ -113,7 +114,7 @@ func (r *reading) inventory() *inventory.Inventory {
 
 	inv := &inventory.Inventory{
 		Graph: b.graph, Containers: containers, Snapshots: snapshotsOf(r.spaces), Images: make([]inventory.Image, 0, len(entries)),
-		Broken: r.broken,
+		Broken: r.broken, Unwatched: r.unwatched,
 	}
 	unknown := r.unpackedUnseen()
 	for _, e := range entries {

@@ -201,7 +201,7 @@ func testLayersElsewhere(t *testing.T, h *proxied, want string) {
 	t.Helper()
 	h.Import(t, node.CRINamespace, Image{Name: "proxied.test/b:1", Layers: []Layer{{Seed: "proxied", Bytes: 8 << 20}}})
 	r := connect(t, h.Node)
-	weigh := func() (snapshots int, bytes uint64, unread []string) {
+	weigh := func() (snapshots int, bytes uint64, unread []string, unwatched map[string]string) {
 		_, err := r.Roots(t.Context())
 		must(t, "roots", err)
 		inv, err := r.Inventory(t.Context())
@@ -212,18 +212,21 @@ func testLayersElsewhere(t *testing.T, h *proxied, want string) {
 				bytes += node.Bytes
 			}
 		}
-		return snapshots, bytes, inv.Graph.Unread
+		return snapshots, bytes, inv.Graph.Unread, inv.Unwatched
 	}
-	snapshots, bytes, unread := weigh()
-	if len(unread) > 0 {
-		t.Errorf("before: %q", unread)
+	snapshots, bytes, unread, unwatched := weigh()
+	if len(unread) > 0 || len(unwatched) > 0 {
+		t.Errorf("before: %q, %q", unread, unwatched)
 	}
 	h.unpack(t, "proxied.test/b:1")
-	nowSnapshots, nowBytes, unread := weigh()
+	nowSnapshots, nowBytes, unread, unwatched := weigh()
 	if nowSnapshots != snapshots || nowBytes != bytes {
 		t.Errorf("%d layers of %d bytes became %d of %d", snapshots, bytes, nowSnapshots, nowBytes)
 	}
 	if len(unread) != 1 || !strings.Contains(unread[0], want) {
 		t.Errorf("unread: %q", unread)
+	}
+	if len(unwatched) != 1 || !strings.Contains(unwatched["proxy"], want) {
+		t.Errorf("unwatched: %q", unwatched)
 	}
 }

@@ -229,8 +229,8 @@ func (r *Runtime) readSnapshotsIn(ctx context.Context, s *space, snapshotter str
 }
 
 // noteElsewhere adds the layers on other filesystems to what the store account lacks
-// ([image.Graph].Unread), and logs each snapshotter once.
-func (r *Runtime) noteElsewhere(spaces []space) {
+// ([image.Graph].Unread), and returns their snapshotters: see [inventory.Inventory].
+func (r *Runtime) noteElsewhere(spaces []space) (unwatched map[string]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(r.elsewhere)) {
@@ -244,12 +244,13 @@ func (r *Runtime) noteElsewhere(spaces []space) {
 				why = "containerd does not report the directory (for a proxy plugin: [proxy_plugins." + name + ".exports] root)"
 			}
 			s.unread = append(s.unread, fmt.Sprintf("layers of %s in snapshotter %s: %s", s.name, name, why))
-			if !r.unwatched[name] {
-				r.unwatched[name] = true
-				r.log.Warn("a snapshotter's layers are on another filesystem than the images, or on an unknown one: ebb counts them as 0 bytes", "snapshotter", name, "reason", why)
+			if unwatched == nil {
+				unwatched = map[string]string{}
 			}
+			unwatched[name] = why
 		}
 	}
+	return unwatched
 }
 
 // readUsage reads the size of each committed snapshot. It never asks for the size of an active one,

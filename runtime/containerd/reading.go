@@ -47,7 +47,7 @@ func (r *Runtime) read(ctx context.Context) (*reading, error) {
 		return nil, err
 	}
 	r.readEnds(ctx, reading)
-	r.noteElsewhere(reading.spaces)
+	reading.unwatched = r.noteElsewhere(reading.spaces)
 	reading.sandbox = r.seeSandboxes(reading.spaces)
 	r.cache.sweep(reading.spaces, reading.broken)
 	r.mu.Lock()

@@ -45,7 +45,6 @@ type Runtime struct {
 	about     about
 	broken    brokenSnapshotters   // of the latest inventory; replaced, never changed
 	elsewhere map[string]string    // snapshotter → root, "" if unknown, from findElsewhere; replaced, never changed
-	unwatched map[string]bool      // snapshotters in elsewhere that are logged already
 	leases    map[string]viewLease // by namespace: the lease of ebb's views
 	nonce     string               // makes the names differ from another ebb's
 	viewSeq   uint64
@@ -84,7 +83,7 @@ func Connect(ctx context.Context, socket string, log *slog.Logger) (*Runtime, er
 	rand.Read(nonce) // never fails
 	r := &Runtime{
 		client: c, conn: conn, cri: cri.New(conn), log: log,
-		leases: map[string]viewLease{}, unwatched: map[string]bool{}, nonce: hex.EncodeToString(nonce),
+		leases: map[string]viewLease{}, nonce: hex.EncodeToString(nonce),
 	}
 	if err := r.identify(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect to containerd: %w", err), c.Close())

@@ -61,7 +61,7 @@ func (r *Runtime) Inventory(ctx context.Context) (*inventory.Inventory, error) {
 		return nil, fmt.Errorf("list images: %w", r.faults.Inventory)
 	}
 	g := r.graph()
-	inv := &inventory.Inventory{Graph: g.graph, Blocked: r.blocked, Broken: r.faults.Broken, Containers: r.listContainers(), Snapshots: r.layers()}
+	inv := &inventory.Inventory{Graph: g.graph, Blocked: r.blocked, Broken: r.faults.Broken, Unwatched: r.faults.Unwatched, Containers: r.listContainers(), Snapshots: r.layers()}
 	for _, id := range r.ids() {
 		img := r.image(id)
 		img.Roots = g.roots[id]

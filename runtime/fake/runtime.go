@@ -40,6 +40,7 @@ type Image struct {
 type Faults struct {
 	Inventory error
 	Broken    map[string]string // Inventory.Broken
+	Unwatched map[string]string // Inventory.Unwatched
 	In        map[string]string // by image ID: the one of Broken in which it is unpacked
 	Check     error
 	Remove    map[string]error // by image ID

@@ -64,6 +64,9 @@ type Inventory struct {
 
 	// Broken are the snapshotters that could not be read, by name, with the reason.
 	Broken map[string]string
+	// Unwatched are the snapshotters, by name, whose layers are on another filesystem than the images, or
+	// where this process cannot see them. Their layers count as 0 bytes. The value says where they are.
+	Unwatched map[string]string
 }
 
 // Image is one CRI image, joined with every containerd record of the same

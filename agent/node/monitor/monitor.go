@@ -3,6 +3,8 @@ package monitor
 
 import (
 	"context"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -13,6 +15,8 @@ import (
 type Monitor struct {
 	turn *semaphore.Weighted
 	left chan struct{}
+
+	longest atomic.Int64 // time.Duration; see Longest
 }
 
 // New returns an unlocked Monitor.
@@ -40,10 +44,16 @@ func (m *Monitor) DoWithin(ctx context.Context, f func()) error {
 
 // DoQuietly is Do without the signal on Left, for the goroutine that receives from Left.
 func (m *Monitor) DoQuietly(f func()) {
+	began := time.Now()
 	m.enter()
 	defer m.turn.Release(1)
 	f()
+	m.longest.Store(max(m.longest.Load(), int64(time.Since(began)))) // no other goroutine stores
 }
+
+// Longest returns how long the longest call of DoQuietly has taken, with its wait for the lock. It is safe
+// for concurrent use, and does not wait for the lock.
+func (m *Monitor) Longest() time.Duration { return time.Duration(m.longest.Load()) }
 
 // Outside calls f without the lock, which the caller holds before and after. State that was read
 // before may have changed when it returns.

@@ -94,3 +94,19 @@ func TestLeft(t *testing.T) {
 		t.Errorf("%d words", n)
 	}
 }
+
+// TestLongest: the longest call of DoQuietly counts, with its wait for the lock, and no other call does.
+func TestLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := monitor.New()
+		m.DoQuietly(func() { time.Sleep(time.Millisecond) })
+		go m.Do(func() { time.Sleep(3 * time.Millisecond) })
+		synctest.Wait()
+		m.DoQuietly(func() { time.Sleep(2 * time.Millisecond) })
+		m.Do(func() { time.Sleep(time.Second) })
+		m.DoQuietly(func() {})
+		if got := m.Longest(); got != 5*time.Millisecond {
+			t.Errorf("longest: %v", got)
+		}
+	})
+}

@@ -13,6 +13,9 @@ const (
 	// raise its threshold, and pollSoonest the least.
 	PollInterval = 10 * time.Second
 	pollSoonest  = 500 * time.Millisecond
+	// holdInterval is the time between two readings of a filesystem on hold: the kernel raises no event for
+	// space that others free.
+	holdInterval = time.Second
 )
 
 // polls plans the readings of the filesystems that the kernel does not watch.

@@ -228,7 +228,7 @@ func (w *Watcher) Planned(f *Filesystem, hold *image.Hold) {
 	f.backoff.looked(hold, now)
 	f.backoff.disk = f.Disk
 	if f.holdCheckAt = (time.Time{}); hold != nil {
-		f.holdCheckAt = now.Add(PollInterval)
+		f.holdCheckAt = now.Add(holdInterval)
 	}
 }
 
@@ -254,7 +254,7 @@ func (w *Watcher) Recheck(ctx context.Context) (d Demand) {
 	now := w.o.Now()
 	for _, f := range w.survey.filesystems {
 		if clock.Came(f.holdCheckAt, now) {
-			f.holdCheckAt = now.Add(PollInterval)
+			f.holdCheckAt = now.Add(holdInterval)
 			if r, err := w.survey.read(f); err == nil && f.endsHold(r) {
 				d.Images = true
 				return d
