@@ -51,10 +51,14 @@ func rolling(surge schema, types ...string) schema {
 }
 
 // profiles is the schema of agent.profiles: further DaemonSets of the agent, by name. A profile cannot
-// set pods, because all agents share one set of rights and so one source of pods.
+// set pods, because all agents share one set of rights and so one source of pods. It cannot set where
+// containerd, the kubelet and ebb's own files are, either: the Job that unloads uses those of agent.config.
 func profiles() schema {
 	config := nodeSchema(nodeconfig.Default())
-	drop(config, "pods")
+	drop(config, "pods", "runtime", "state")
+	properties := config["properties"].(schema)
+	drop(properties["kernel"].(schema), "pinDirectory")
+	drop(properties["filesystems"].(schema), "kubelet")
 	return schema{"type": "object", "additionalProperties": false, "patternProperties": schema{
 		`^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$`: closed(schema{"mode": mode, "config": config}, "mode"),
 	}}

@@ -328,7 +328,7 @@ func TestHostPID(t *testing.T) {
 		{nil, false, []string{"BPF", "PERFMON", "SYS_ADMIN", "DAC_READ_SEARCH", "FOWNER"}},
 		{[]string{"agent.hostPID=true"}, true, []string{"BPF", "PERFMON", "SYS_ADMIN", "DAC_READ_SEARCH", "FOWNER", "SYS_PTRACE"}},
 		{[]string{"agent.hostPID=true", "agent.config.kernel.enabled=false"}, true, []string{"DAC_READ_SEARCH", "FOWNER", "SYS_PTRACE"}},
-		{[]string{"agent.hostPID=true", "agent.capabilities={BPF}"}, true, []string{"BPF"}},
+		{[]string{"agent.hostPID=true", "agent.capabilities={BPF,SYS_PTRACE}"}, true, []string{"BPF", "SYS_PTRACE"}},
 	} {
 		p := podOf(t, render(t, c.set...)["DaemonSet/ebb-agent"])
 		if p.HostPID != c.want || p.HostIPC || p.Containers[0].SecurityContext.Privileged == nil || *p.Containers[0].SecurityContext.Privileged {
