@@ -58,6 +58,7 @@ func (b *fixture) collectors() {
 		"done: csrs, delete CertificateSigningRequest taken, denied")
 	b.vanishes("taken")
 	b.notes.ok("ebb deleted the finished Job with its Pod, the Pod of the lost Node, and the denied request")
+	b.dashboards(drawnLater, "10m")
 
 	b.provision("--controllers", "*,-garbage-collector-controller", "controller-manager")
 	b.managerRuns(others, true)

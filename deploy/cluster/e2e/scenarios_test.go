@@ -60,7 +60,7 @@ func TestTraces(t *testing.T) {
 // Panels are renamed in deploy/grafana; that a run still finds those in drawn is known before.
 func TestDrawnPanelsExist(t *testing.T) {
 	t.Parallel()
-	for file, titles := range drawn {
+	check := func(file string, titles []string) {
 		text, err := os.ReadFile(filepath.Join("../../grafana", strings.TrimPrefix(file, "ebb-")))
 		if err != nil {
 			t.Fatal(err)
@@ -73,6 +73,11 @@ func TestDrawnPanelsExist(t *testing.T) {
 			if !slices.ContainsFunc(shown.Panels, func(p panel) bool { return p.Title == title }) {
 				t.Errorf("%s has no panel %q", file, title)
 			}
+		}
+	}
+	for _, want := range []map[string][]string{drawn, drawnLater} {
+		for file, titles := range want {
+			check(file, titles)
 		}
 	}
 }
