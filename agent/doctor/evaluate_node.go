@@ -192,6 +192,6 @@ func evaluatePods(all *findings, f *Facts) {
 		all.check(p.Err == nil, id, fmt.Sprintf("%d pods are known from %s", p.Count, p.From),
 			Warning, fmt.Sprintf("the pods of this node are not known: %v", p.Err),
 			"while they are not, nothing counts as left by a deleted pod, and images are not held for pods that wait for them",
-			"mend pods in "+ebbFile(f)+", or the permission that is named above")
+			"correct pods in "+ebbFile(f)+", or the permission that is named above")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,4 +45,23 @@ func Run(t testing.TB, cmd *exec.Cmd) (stdout, stderr string, code int) {
 		t.Fatal(err)
 	}
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// Examples returns the arguments of the examples that the help of a command prints. A pipe, and what follows
+// it, is left out.
+func Examples(t testing.TB, program string, command ...string) (lines [][]string) {
+	t.Helper()
+	help, _, _ := Run(t, exec.CommandContext(t.Context(), program, append(slices.Clone(command), "--help")...))
+	_, help, _ = strings.Cut(help, "\nExamples:\n")
+	help, _, _ = strings.Cut(help, "\n\nFlags:\n")
+	for line := range strings.Lines(help) {
+		line, _, _ = strings.Cut(line, " | ")
+		if args := strings.Fields(line); strings.HasPrefix(line, "  ") && len(args) > len(command) && args[0] == path.Base(program) && slices.Equal(args[1:len(command)+1], command) {
+			lines = append(lines, args[1:])
+		}
+	}
+	if len(lines) == 0 {
+		t.Fatalf("%s %q: no examples in\n%s", program, command, help)
+	}
+	return lines
 }

@@ -232,4 +232,5 @@ func testForbidden(t *testing.T, b *fixture) {
 		t.Errorf("of an object that may not be read: %v", err)
 	}
 	t.Run("command", func(t *testing.T) { testCommand(t, b, kubeconfig) })
+	t.Run("examples", func(t *testing.T) { testExamples(t, b) })
 }

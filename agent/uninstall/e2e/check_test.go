@@ -54,6 +54,7 @@ func TestCheck(t *testing.T) {
 
 	b.testLimited(name)
 	b.testAccount(name)
+	b.testExamples()
 	b.testHook(name)
 	b.testKubelets(name)
 }
@@ -111,7 +112,7 @@ func (b *fixture) testHook(name string) {
 		b.Errorf("exit code %d: %s", code, out)
 	}
 	b.wantIn(out, "wait for a garbage collector: 2\n", "not handed back: 1\n", "ebb must not be uninstalled yet",
-		"so: --from-literal=EBB_UNINSTALL_LEAVE_FINALIZERS=true", "so: --from-literal=EBB_UNINSTALL_LEAVE_NODE="+name,
+		"leave it as it is: --from-literal=EBB_UNINSTALL_LEAVE_FINALIZERS=true", "leave it as it is: --from-literal=EBB_UNINSTALL_LEAVE_NODE="+name,
 		"command: kubectl -n ebb create configmap ebb-uninstall\n")
 	env = append(env, "EBB_UNINSTALL_LEAVE_FINALIZERS=true", "EBB_UNINSTALL_LEAVE_NODE=old-1,"+name)
 	if out, errs, code := b.ebb(b.kubeconfig, env, "check"); code != 0 {
