@@ -3,6 +3,7 @@
 package docs_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -191,6 +192,35 @@ func TestLicencesOfSources(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(root, "LICENSES", name+".txt"))
 		if err != nil || !strings.HasPrefix(strings.Join(strings.Fields(string(text)), " "), begins) {
 			t.Errorf("LICENSES/%s.txt is not that licence: %v", name, err)
+		}
+	}
+}
+
+// TestDemo: the summary that README shows is of the run in bench/results/demo.json.
+func TestDemo(t *testing.T) {
+	var run struct {
+		FirstMs float64 `json:"crossing_to_first_removal_ms"`
+		Percent float64 `json:"final_used_percent"`
+		Removed int     `json:"images_removed"`
+		Needed  int     `json:"images_needed"`
+	}
+	data, err := os.ReadFile("../bench/results/demo.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &run); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("Summary: %d of 10 images removed (%d were needed)", run.Removed, run.Needed),
+		fmt.Sprintf("first one %.0f ms after the crossing, disk at %.1f %%", run.FirstMs, run.Percent),
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("README.md does not have %q", want)
 		}
 	}
 }

@@ -219,7 +219,7 @@ func command(name string, args ...string) (string, error) {
 // since. So their sections in RESULTS.md stay as they were written, and pages show "to be measured"
 // for their missing figures. Remove a name after a new run: the list should become empty.
 var Older = []string{
-	"account", "demo", "images", "pods", "shapes", "size", "soak-cluster",
+	"account", "images", "pods", "shapes", "size", "soak-cluster",
 }
 
 // OriginOf returns the origin in dir/NAME.json, or nil if the file has none.
