@@ -53,11 +53,14 @@ func (b *fixture) collectors() {
 	b.notes.ok("the controller manager runs none of %s", strings.Join(others, ", "))
 	// Requests are kept for at least a minute.
 	b.collectorsAre("enforce", "pods.quarantine=2s", "csrs.signers[0].name=e2e.test/client", "csrs.signers[0].refused=1m")
+	b.operate() // these are other pods
 	b.discard("taken")
 	b.decided("done: jobs, delete Job taken, ttl_after_finished", "done: pods, delete Pod taken-lost, node_gone",
 		"done: csrs, delete CertificateSigningRequest taken, denied")
 	b.vanishes("taken")
 	b.notes.ok("ebb deleted the finished Job with its Pod, the Pod of the lost Node, and the denied request")
+	b.discard("again") // a rate needs two
+	b.vanishes("again")
 	b.dashboards(drawnLater, "10m")
 
 	b.provision("--controllers", "*,-garbage-collector-controller", "controller-manager")
