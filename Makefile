@@ -168,7 +168,7 @@ full-kernels:
 # What a whole cluster needs besides; openssl makes its certificates.
 CLUSTER_PACKAGES := containernetworking-plugins iptables nftables iproute2 openssl prometheus procps systemd vagrant chromium
 CLUSTER_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl
-# TRANSCRIPT=docs/install-transcript.md puts what the run says there.
+# TRANSCRIPT=docs/install-transcript.md writes the output of the run there.
 TRANSCRIPT ?=
 
 .PHONY: cluster
@@ -227,7 +227,7 @@ vagrant-bench: build ## what "vagrant up bench" runs, into bin/vagrant-bench; BE
 	@peers=$$($(NODE_PEERS)); containerd=$$(tools/containerd/build); \
 		install -D --target-directory=$(BIN)/vagrant-bench $(BIN)/ebb-agent \
 		"$$peers"/kubelet "$$peers"/etcd "$$peers"/kube-apiserver "$$containerd/containerd" "$$containerd/containerd-shim-runc-v2"
-	@# There is no checkout inside: the program says of which commit its result is.
+	@# There is no checkout inside: the program records the commit in its result.
 	@$(GO) build -buildvcs=true -o $(BIN)/vagrant-bench/ ./bench/$(BENCH)
 	@$(GO) version -m $(BIN)/vagrant-bench/$(BENCH) | grep -q vcs.revision || \
 		{ echo "vagrant-bench: Go finds no commit: build in a clone, not in a worktree of git" >&2; exit 1; }

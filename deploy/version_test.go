@@ -46,7 +46,7 @@ func TestVersion(t *testing.T) {
 
 // TestManifestsAreOfThisVersion: "make manifests" was not forgotten.
 func TestManifestsAreOfThisVersion(t *testing.T) {
-	says := regexp.MustCompile(`(?:app\.kubernetes\.io/version: "|image: ghcr\.io/ebb-agent/ebb:)([^"\s]*)`)
+	version := regexp.MustCompile(`(?:app\.kubernetes\.io/version: "|image: ghcr\.io/ebb-agent/ebb:)([^"\s]*)`)
 	for _, pattern := range []string{"manifests/*.yaml", "manifests/*/*.yaml", "doctor/job.yaml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
@@ -57,7 +57,7 @@ func TestManifestsAreOfThisVersion(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found := says.FindAllSubmatch(text, -1)
+			found := version.FindAllSubmatch(text, -1)
 			if len(found) == 0 && filepath.Base(file) != "00-namespace.yaml" {
 				t.Errorf("%s names no version", file)
 			}

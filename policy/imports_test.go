@@ -35,7 +35,7 @@ var banned = map[string]string{
 	"C":             "a decision is plain Go",
 	"database":      "state belongs to the caller",
 	"encoding/gob":  "state belongs to the caller",
-	"encoding/json": "what a plan looks like outside is for the adapters to say",
+	"encoding/json": "adapters decide how a plan is encoded",
 }
 
 // bannedTime are the parts of package time that are not values.

@@ -43,7 +43,7 @@ func (c *collectorSet) of(action uint64) (*runningCollector, uint64) {
 	return nil, 0
 }
 
-// configureCollectors turns collectors on and off as a configuration says. A type whose listeners
+// configureCollectors turns collectors on and off as configured. A type whose listeners
 // have changed is listed again, because other fields of it are read.
 func (c *Controller) configureCollectors(now time.Time, next config.Config) {
 	at := c.serverTime(now)

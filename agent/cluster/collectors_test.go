@@ -33,7 +33,7 @@ func (b *fixture) jobs(n int, ttl time.Duration) (list []gc.Object) {
 	return list
 }
 
-// found is what the collectors but the one of owners say of an object.
+// found returns the findings of all collectors except the owner collector for an object.
 func (b *fixture) found(o gc.Object) (list []Found) {
 	b.t.Helper()
 	key := at(o)
@@ -66,8 +66,8 @@ func collecting(m config.Mode) func(*config.Config) {
 	}
 }
 
-// TestCollectors: a collector acts at its moment, through the gate, and not before it is
-// told to; turned off, it does not even read.
+// TestCollectors: a collector acts when it is due, through the gate, and only in mode enforce.
+// When it is off, it reads nothing.
 func TestCollectors(t *testing.T) {
 	inBubble(t, collecting(config.Observe), withJobs, func(b *fixture) {
 		list := b.jobs(50, time.Minute)

@@ -256,7 +256,7 @@ func (c *Controller) turn(ctx context.Context, do func() error) error {
 			c.metrics.throttled.Inc()
 			c.requests.limit.Answered(now, limiter.Throttled, 0, after)
 		} else {
-			c.requests.limit.Cancel() // how long a large list takes says little of the API server
+			c.requests.limit.Cancel() // the duration of a large list shows little about the load of the API server
 		}
 	})
 	return err

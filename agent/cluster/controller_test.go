@@ -175,8 +175,8 @@ func TestExclusions(t *testing.T) {
 	})
 }
 
-// While it is not sure that what was told still holds, nothing is sent, and nobody asks
-// again and again.
+// While it is not certain that the observed state still holds, nothing is sent, and no request is
+// repeated in a loop.
 func TestUnsure(t *testing.T) {
 	inBubble(t, nil, nil, func(b *fixture) {
 		owner := b.api.put(set("s"))

@@ -18,9 +18,9 @@ import (
 )
 
 // fake is an API server in memory, for faults that a real one cannot be made to
-// produce. Without them it does what a real one does: apitest says what that is.
+// produce. Without them it does what a real one does: apitest specifies what that is.
 type fake struct {
-	unsure   chan struct{} // nil: what was told holds
+	unsure   chan struct{} // nil: the observed state still holds
 	mu       sync.Mutex
 	changed  *sync.Cond
 	version  int
@@ -75,7 +75,7 @@ func bare(c gc.Coordinates) gc.Coordinates {
 	return c
 }
 
-// put creates or changes an object, and has the watches tell.
+// put creates or changes an object, and sends the event to the watches.
 func (f *fake) put(o gc.Object) gc.Object {
 	defer f.lock()()
 	return f.store(o)
@@ -243,7 +243,7 @@ func (f *fake) ListFields(_ context.Context, t gc.Type, s metadata.Selection, _ 
 	return err
 }
 
-// bound says whether a field selector, which can only be about a Pod's Node, selects o.
+// bound reports whether a field selector, which can only be about a Pod's Node, selects o.
 func (f *fake) bound(o *gc.Object, selector string) bool {
 	node, about := strings.CutPrefix(selector, "spec.nodeName=")
 	p, _ := f.fields[o.UID].(pods.Pod)
@@ -299,7 +299,7 @@ type fakeFollower struct {
 	f    *fake
 	t    gc.Type
 	sink metadata.Sink
-	told int // version up to which it told; under f.mu
+	sent int // version up to which events were sent; under f.mu
 }
 
 func (w *fakeFollower) Run(ctx context.Context) error {
@@ -346,8 +346,8 @@ func (w *fakeFollower) Run(ctx context.Context) error {
 			return nil
 		}
 		w.f.mu.Lock()
-		if w.told != seen {
-			w.told = seen
+		if w.sent != seen {
+			w.sent = seen
 			w.f.changed.Broadcast()
 		}
 		w.f.mu.Unlock()
@@ -355,7 +355,7 @@ func (w *fakeFollower) Run(ctx context.Context) error {
 	return nil
 }
 
-// unserved says whether a path is unknown; mu is held.
+// unserved reports whether a path is unknown; mu is held.
 func (f *fake) unserved(t gc.Type) bool {
 	return len(f.types) > 0 && !slices.ContainsFunc(f.types, func(s gc.Type) bool { return s.APIVersion == t.APIVersion && s.Resource == t.Resource }) &&
 		f.partial[t.APIVersion] == nil && !f.older
@@ -378,7 +378,7 @@ func (w *fakeFollower) CatchUp(ctx context.Context) error {
 	defer stop()
 	defer w.f.lock()()
 	w.f.catchUps++
-	for want := w.f.version; w.told < want || w.f.stuck == w.t.Kind; {
+	for want := w.f.version; w.sent < want || w.f.stuck == w.t.Kind; {
 		if err := w.f.broken[w.t.Kind]; err != nil {
 			return err
 		}

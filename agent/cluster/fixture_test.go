@@ -168,7 +168,7 @@ func (b *fixture) configure(change func(*config.Config)) {
 	b.want("configured", b.c.Configure(b.t.Context(), c), nil)
 }
 
-// serve other types from now on; a changed definition tells of it.
+// serve other types from now on; a changed definition announces it.
 func (b *fixture) serve(types ...gc.Type) {
 	unlock := b.api.lock()
 	b.api.types = types

@@ -113,7 +113,7 @@ func TestNodes(t *testing.T) {
 	})
 }
 
-// TestNodesObserved: in mode observe it is said what would go, once, and the inventory is
+// TestNodesObserved: in mode observe the planned deletions are reported once, and the inventory is
 // not asked again and again.
 func TestNodesObserved(t *testing.T) {
 	inBubble(t, collectingNodes(config.Observe), withNodes, func(b *fixture) {
@@ -151,8 +151,8 @@ func TestNodesAfterRestore(t *testing.T) {
 	})
 }
 
-// TestInventoryFails: what is wrong with it is said once, it is asked for ever more seldom,
-// and one that hangs holds nobody up and ends with the loop.
+// TestInventoryFails: a problem with it is reported once, the requests back off, and a request
+// that hangs does not block the loop and ends with it.
 func TestInventoryFails(t *testing.T) {
 	inBubble(t, func(c *config.Config) {
 		collectingNodes(config.Enforce)(c)

@@ -180,8 +180,8 @@ func TestFenced(t *testing.T) {
 	})
 }
 
-// What is a day old goes, once every type has told all that was before; a type that
-// cannot be read holds it, and says so.
+// An entry is removed after a day, once every type has reported all that was before; a type that
+// cannot be read keeps the entry, and this is reported.
 func TestJournalSwept(t *testing.T) {
 	inBubble(t, nil, nil, func(b *fixture) {
 		owner := b.api.put(set("s"))
@@ -404,7 +404,7 @@ func TestJournalRestored(t *testing.T) {
 	})
 }
 
-// Who observes writes nothing; told to enforce, it takes the journal over first.
+// In mode observe nothing is written; after a switch to enforce, the journal is taken over first.
 func TestJournalObserved(t *testing.T) {
 	inBubble(t, func(c *config.Config) { c.Mode = config.Observe }, nil, func(b *fixture) {
 		owner := b.api.put(set("s"))

@@ -10,7 +10,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// passes says whether the gate lets a deletion of a collector through, or why not.
+// passes returns why the gate refuses a deletion of a collector, or "" if it does not.
 func (b *fixture) passes(name gc.Collector) string {
 	a := gc.Action{Collector: name, Verb: gc.Delete, Root: gc.Coordinates{APIVersion: "v1", Kind: "Namespace", Name: "n", UID: "n"}}
 	if isOtherCollector(a) {
@@ -37,8 +37,8 @@ func (b *fixture) goBack() {
 	b.api.changed.Broadcast()
 }
 
-// TestAfterRestore: what waits for a person waits until one has confirmed, whatever else
-// one says; and that is kept for whoever leads next. The others go on.
+// TestAfterRestore: what waits for a person waits until one has confirmed, whatever other commands
+// a person gives; and that is kept for whoever leads next. The others go on.
 func TestAfterRestore(t *testing.T) {
 	m := &memory{}
 	withMemory(t, m, func(b *fixture) {
@@ -79,7 +79,7 @@ func TestRestoreThatNobodyKnows(t *testing.T) {
 		b.after(time.Minute) // a refusal may pass
 		b.want("held", b.c.gate.Held("nodes"), true)
 		b.want("paused", strings.Contains(b.c.gate.Status(), "paused"), false)
-		b.want("said", strings.Contains(b.c.gate.Status(), "confirm-restore"), true)
+		b.want("confirmation is asked for", strings.Contains(b.c.gate.Status(), "confirm-restore"), true)
 		b.want("cascades", strings.Join(b.c.gate.Halts(), ""), "") // they wait for nobody
 		b.want("confirmed", b.c.ConfirmRestore(b.t.Context()), true)
 		b.want("held", b.c.gate.Held("nodes"), false)

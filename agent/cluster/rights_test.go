@@ -80,7 +80,7 @@ func TestRights(t *testing.T) {
 					}
 					want := map[Right]bool{}
 					for _, right := range Rights(cfg) {
-						right.Namespace = "" // which the fake does not tell apart
+						right.Namespace = "" // which the fake does not distinguish
 						want[right] = true
 					}
 					b.api.mu.Lock()

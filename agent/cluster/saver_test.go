@@ -55,7 +55,7 @@ func withMemory(t *testing.T, m *memory, test func(b *fixture)) {
 	}, nil, test)
 }
 
-// Until it is known how it was left, nothing is sent; not even if somebody says so.
+// Until the state of the previous leader is known, nothing is sent, not even on a command.
 func TestNothingIsSentBeforeItIsKnown(t *testing.T) {
 	m := &memory{err: errors.New("the API server is away")}
 	withMemory(t, m, func(b *fixture) {

@@ -9,10 +9,10 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// waiting is what a scrape says of owners that wait; nil if nothing.
+// waiting returns the metric of waiting owners from a scrape; nil if there is none.
 func (b *fixture) waiting() map[string]float64 { return b.scraped("ebb_controller_owners_waiting") }
 
-// scraped is what a scrape says of a metric with one label.
+// scraped returns the values of a metric with one label from a scrape.
 func (b *fixture) scraped(name string) map[string]float64 {
 	b.t.Helper()
 	families, err := b.c.metrics.Registry.Gather()

@@ -76,13 +76,13 @@ func TestServer(t *testing.T) {
 		client       *http.Client
 		method, path string
 		code         int
-		says         string
+		contains     string
 	}
 	check := func(rows []row) {
 		t.Helper()
 		for _, r := range rows {
-			if code, body := ask(r.client, r.method, r.path); code != r.code || !strings.Contains(body, r.says) {
-				t.Errorf("%s %s: %d %.200q, want %d %q", r.method, r.path, code, body, r.code, r.says)
+			if code, body := ask(r.client, r.method, r.path); code != r.code || !strings.Contains(body, r.contains) {
+				t.Errorf("%s %s: %d %.200q, want %d %q", r.method, r.path, code, body, r.code, r.contains)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func TestServer(t *testing.T) {
 	}
 	pod := api.put(gc.Object{APIVersion: "v1", Kind: "Pod", Namespace: "a", Name: "p"})
 	long := strings.Repeat("x", 600)
-	for text := ""; !strings.Contains(text, "no_owners"); { // until it was told of
+	for text := ""; !strings.Contains(text, "no_owners"); { // until it was observed
 		_, text = ask(unix, "GET", "/explain?apiVersion=v1&kind=Pod&namespace=a&name=p&uid="+pod.UID)
 	}
 	check([]row{

@@ -49,7 +49,7 @@ func TestCircuitBreakerHoldsDeletionsAlone(t *testing.T) {
 	})
 }
 
-// A message says whose cascade it was.
+// A message names the root of the cascade.
 func TestMessagesNameTheRoot(t *testing.T) {
 	inBubble(t, func(c *config.Config) { c.CircuitBreaker.Deletions, c.Envelope.Burst = 40, 30 }, nil, func(b *fixture) {
 		owner := b.api.put(set("deployment"))

@@ -65,7 +65,7 @@ func (c *Controller) unreadableTypes() string {
 	return firstNames(names)
 }
 
-// firstNames joins the first maxNamed names, in order, and says how many more there are.
+// firstNames joins the first maxNamed names, in order, and adds how many more there are.
 func firstNames(names []string) string {
 	slices.Sort(names)
 	if len(names) > maxNamed {

@@ -145,7 +145,7 @@ func TestScopeChanges(t *testing.T) {
 	})
 }
 
-// Events of both groups are left out, whatever discovery says.
+// Events of both groups are left out, whatever discovery returns.
 func TestEventsAreLeftOut(t *testing.T) {
 	inBubble(t, nil, func(f *fake) {
 		for _, v := range []string{"v1", "events.k8s.io/v1", "example.com/v1"} {

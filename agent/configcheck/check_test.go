@@ -56,8 +56,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreTold: what the programs print as their defaults is told apart, and differs in nothing.
-func TestDefaultsAreTold(t *testing.T) {
+// TestDefaultsAreRecognized: the kind of the defaults that each program prints is found, and no field differs.
+func TestDefaultsAreRecognized(t *testing.T) {
 	var printed bytes.Buffer
 	if err := agent.Print(&printed, agent.Default()); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestHead: however much a command says, a bounded part of it is kept.
+// TestHead: however much a command prints, a bounded part of it is kept.
 func TestHead(t *testing.T) {
 	var h head
 	for range 10 {

@@ -88,7 +88,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestNoAPIServer: every question about agents is an error that says what was asked.
+// TestNoAPIServer: every question about agents is an error that names the request.
 func TestNoAPIServer(t *testing.T) {
 	d, err := desk.New(desk.Options{Config: &rest.Config{Host: "http://127.0.0.1:1"}})
 	if err != nil {

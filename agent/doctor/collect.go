@@ -21,7 +21,7 @@ type Options struct {
 	ConfigFile string // what it was read from; "": the defaults
 	// KubeletConfig is a file to judge in place of a running kubelet's settings.
 	KubeletConfig string
-	// Kubelet says how to ask the kubelet for /configz. Without a URL, the agent's own access
+	// Kubelet is how to ask the kubelet for /configz. Without a URL, the agent's own access
 	// (pods.kubelet) is used if pods.source is kubelet. If the kubelet is not asked, only its
 	// command line and files are read.
 	Kubelet kube.KubeletOptions

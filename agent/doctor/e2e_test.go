@@ -25,7 +25,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers/peerstest"
 )
 
-// variant is a way to tell a kubelet what to do.
+// variant is a way to configure a kubelet.
 type variant struct {
 	name    string
 	fields  string            // of its configuration file, as YAML
@@ -140,8 +140,8 @@ func values(s kubelet.Settings) map[string]string {
 	return m
 }
 
-// TestRealKubeletsFiles: what is read from command line and files is what the
-// kubelet itself says that it runs with.
+// TestRealKubeletsFiles: the settings read from command line and files are those that the
+// kubelet itself reports.
 func TestRealKubeletsFiles(t *testing.T) {
 	b := newFixture(t)
 	for _, v := range variants {
@@ -161,7 +161,7 @@ func TestRealKubeletsFiles(t *testing.T) {
 				t.Fatal(asked.Err)
 			}
 			if diff := cmp.Diff(values(asked.Settings), values(read.Settings)); diff != "" {
-				t.Errorf("the kubelet says (-), its files were read as (+):\n%s", diff)
+				t.Errorf("the kubelet reports (-), its files were read as (+):\n%s", diff)
 			}
 		})
 	}
@@ -194,8 +194,8 @@ func TestRealKubeletJudged(t *testing.T) {
 	expect(t, o, map[string]doctor.Level{"eviction-threshold.images.bytes": doctor.Warning})
 }
 
-// TestRealKubeletNotRestarted: files that the kubelet has not read yet are told
-// from what it runs with.
+// TestRealKubeletNotRestarted: the doctor distinguishes files that the kubelet has not read yet from the
+// settings with which it runs.
 func TestRealKubeletNotRestarted(t *testing.T) {
 	b := newFixture(t)
 	o := b.options(t)

@@ -12,7 +12,7 @@ import (
 // needs is the oldest kernel that loads the programs. exact is the oldest with exact thresholds.
 var needs, exact = []int{5, 12}, []int{5, 19}
 
-// withoutPrograms says what is lost if programs cannot be loaded.
+// withoutPrograms is what is lost if programs cannot be loaded.
 const withoutPrograms = "without its kernel programs ebb knows last use from the runtime's events alone, and reads the disk every ten seconds"
 
 // evaluateRelease checks the kernel's version. No version is an error: without programs the agent
@@ -128,7 +128,7 @@ func evaluateProbes(all *findings, f *Facts) {
 		Warning, "no kernel program could be attached", withoutPrograms, "see ebb-agent report")
 }
 
-// losses says what is lost without a set of programs. The level is Note if no decision depends on
+// losses is what is lost without each set of programs. The level is Note if no decision depends on
 // the set.
 var losses = map[string]struct {
 	level Level

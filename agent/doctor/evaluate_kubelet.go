@@ -47,7 +47,7 @@ func evaluateKubelet(all *findings, f *Facts) {
 	}
 }
 
-// evaluateSource checks whether the settings are current, and says which kubelet they are of.
+// evaluateSource checks whether the settings are current, and of which kubelet they are.
 func evaluateSource(all *findings, k *KubeletFacts) {
 	// Reading the pods of a node takes another permission than reading the kubelet's configuration.
 	// So a refusal is no fault of the node.
@@ -114,7 +114,7 @@ func evaluateImages(all *findings, f *Facts) {
 	}
 }
 
-// theirsWhen says what makes the kubelet remove images.
+// theirsWhen returns what makes the kubelet remove images.
 func theirsWhen(k *KubeletFacts) string {
 	var when []string
 	if high := k.Settings.ImageGCHighThresholdPercent; high.V != 100 {
@@ -126,7 +126,7 @@ func theirsWhen(k *KubeletFacts) string {
 	return strings.Join(when, "; ")
 }
 
-// handOver says what to change, and where, so that the kubelet leaves images to ebb.
+// handOver returns what to change, and where, so that the kubelet leaves images to ebb.
 func handOver(k *KubeletFacts) []string {
 	s := &k.Settings
 	var ways []string
@@ -177,7 +177,7 @@ func evaluateLogs(all *findings, f *Facts) {
 		"filesystems.podLogs.path: "+theirs.V+" in "+ebbFile(f)+"; in a pod, mount it at the same path, too")
 }
 
-// kubeletKeeps says what the kubelet removes, whatever its flags say (pod_container_deletor.go and
+// kubeletKeeps describes what the kubelet removes, whatever its flags say (pod_container_deletor.go and
 // kuberuntime/kuberuntime_gc.go in pkg/kubelet).
 const kubeletKeeps = "Whatever its flags say, the kubelet removes what deleted pods leave (containers, sandboxes, logs), " +
 	"all dead containers but the newest of a name when one exits, and under disk pressure the dead containers of pods that have ended"

@@ -172,7 +172,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestRuntimeNotFound: what to set is said, as far as the kubelet tells.
+// TestRuntimeNotFound: the fix names the field to set, and the socket if the kubelet names one.
 func TestRuntimeNotFound(t *testing.T) {
 	for _, problem := range []error{layout.ErrNone, layout.ErrSeveral} {
 		f := healthy()

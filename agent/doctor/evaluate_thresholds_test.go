@@ -265,7 +265,7 @@ func addObject(f *Facts, o bpf.ObjectReport) {
 	f.Probes.Report.Objects = append(f.Probes.Report.Objects, o)
 }
 
-// TestWaysOut: whatever is not right says why, and what to do.
+// TestWaysOut: each warning and each error has a reason and a fix.
 func TestWaysOut(t *testing.T) {
 	for name, change := range screens {
 		f := healthy()

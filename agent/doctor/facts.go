@@ -79,7 +79,7 @@ type KernelFacts struct {
 	BPFFSKnown bool  // the kernel supports bpffs
 }
 
-// Mounted says whether a path is on the expected filesystem.
+// Mounted is whether a path is on the expected filesystem.
 type Mounted struct {
 	Path string
 	Is   bool

@@ -11,7 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/naming"
 )
 
-// reader reads an object live. If the answer is Unknown, the error says why.
+// reader reads an object live. If the answer is Unknown, the error has the reason.
 type reader interface {
 	Read(ctx context.Context, o gc.Coordinates, namespaced bool) (gc.Answer, error)
 }

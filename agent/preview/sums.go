@@ -57,7 +57,7 @@ func (t *text) sums(b *strings.Builder, a Answer) {
 	fmt.Fprintf(b, "Looked at %s objects of %d types. Nothing was changed.\n", thousands(a.Objects), a.Types)
 }
 
-// list joins the first names for a person, and says how many more there are.
+// list joins the first names for a person, and appends how many more there are.
 func list(names []string) string {
 	const most = 10
 	if len(names) == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// What the environment says wins, even "off"; else the runtime's limit is the one of
+// The environment variable wins, even "off"; else the runtime's limit is the one of
 // the container this test is in, if there is any.
 func TestLimitMemory(t *testing.T) {
 	const variable = "EBB_TEST_LIMIT_MEMORY"

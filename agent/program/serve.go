@@ -35,7 +35,7 @@ func Metrics(r *prometheus.Registry) http.Handler {
 }
 
 // Serve serves at listener until ctx is done, and closes it. Requests in flight then have a second
-// to finish. If the server stops before ctx is done, the error says why. Otherwise it is nil.
+// to finish. If the server stops before ctx is done, the error has the reason. Otherwise it is nil.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := newServer(handler)
 	return serve(ctx, server, func() error { return server.Serve(listener) })

@@ -54,7 +54,7 @@ func Why(w io.Writer, v View, r WhyReport) error {
 	return err
 }
 
-// names joins the first 10 names of a list, and says how many more there are.
+// names joins the first 10 names of a list, and appends how many more there are.
 func names(list []string) string {
 	const most = 10
 	var parts []string

@@ -65,7 +65,7 @@ func send(conn *net.UnixConn, stdin io.Reader, linger time.Duration) {
 	_ = conn.SetReadDeadline(time.Now().Add(linger))
 }
 
-// Explain returns an error that says why the connection to a socket failed, with a hint how to fix
+// Explain returns an error that explains why the connection to a socket failed, with a hint how to fix
 // it.
 func Explain(path string, err error) error {
 	var errno syscall.Errno

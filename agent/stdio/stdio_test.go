@@ -63,7 +63,7 @@ func TestAnswerEnds(t *testing.T) {
 				_ = end(c)
 				_, _ = io.Copy(io.Discard, c)
 			})
-			in, input := io.Pipe() // says nothing, and stays open
+			in, input := io.Pipe() // sends nothing, and stays open
 			defer input.Close()
 			var out bytes.Buffer
 			if err := Dial(t.Context(), path, in, &out); err != nil || out.String() != "early" {
@@ -90,7 +90,7 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 // TestLeavesNothing: an agent that never answers does not keep the command, once its input
-// has ended or it is told to end.
+// has ended or its context is canceled.
 func TestLeavesNothing(t *testing.T) {
 	given := make(chan struct{})
 	hangs := agent(t, func(*net.UnixConn) { <-given })

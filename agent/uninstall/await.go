@@ -149,7 +149,7 @@ func (u *unloader) report(l *looks, done *Unloaded) {
 	for _, name := range l.left {
 		r := NodeResult{Node: name, Result: NotInTime, Says: cmp.Or(l.none, "no pod was made for it")}
 		if s := l.at[name]; s != nil {
-			r.Says = s.says
+			r.Says = s.message
 			if s.failed {
 				r.Result = Failed
 			}

@@ -108,7 +108,7 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// refused is what a verdict says in short.
+// refused is a verdict in short.
 func refused(v Verdict) (got []string) {
 	for _, r := range v.Refusals {
 		got = append(got, r.ID+" "+strings.Join(r.Found, "; ")+" "+strings.Join(r.Leave, " "))
@@ -151,7 +151,7 @@ func TestKubelets(t *testing.T) {
 	}
 }
 
-// TestManyKubelets: a few that are dead hold up no others; if all are, that is said in time.
+// TestManyKubelets: a few dead kubelets delay no others. If all are dead, that is reported in time.
 func TestManyKubelets(t *testing.T) {
 	for dead, most := range map[int]time.Duration{10: 20 * time.Second, 5000: nodesTime + nodeTime} {
 		synctest.Test(t, func(t *testing.T) {
@@ -167,14 +167,14 @@ func TestManyKubelets(t *testing.T) {
 				}
 			}
 			s.json("/api/v1/nodes", page("", nodes...))
-			var said bytes.Buffer
+			var progress bytes.Buffer
 			begun := time.Now()
-			v := s.check(t, CheckOptions{Agent: true, KubeletProxy: true, Progress: &said})
+			v := s.check(t, CheckOptions{Agent: true, KubeletProxy: true, Progress: &progress})
 			if took := time.Since(begun); took > most || len(v.Refusals) != 1 || v.Refusals[0].ID != "nodes" || v.Refusals[0].Total != dead {
 				t.Errorf("%s: %+v", took, v)
 			}
-			if dead == 5000 && !strings.Contains(said.String(), " of 5000 kubelets were asked\n") {
-				t.Errorf("it does not count: %s", said.String())
+			if dead == 5000 && !strings.Contains(progress.String(), " of 5000 kubelets were asked\n") {
+				t.Errorf("it does not count: %s", progress.String())
 			}
 		})
 	}

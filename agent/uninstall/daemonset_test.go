@@ -97,8 +97,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestSays: what a person reads of a node that is not clean.
-func TestSays(t *testing.T) {
+// TestStatusMessage: what a person reads of a node that is not clean.
+func TestStatusMessage(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"metadata":{"name":"p"},"status":{"conditions":[{"type":"PodScheduled","status":"False","message":"0/1 nodes"}]}}`: "not scheduled: 0/1 nodes",
 		`{"metadata":{"name":"p"}}`: "the kubelet there has not started the pod: is the node down?",
@@ -112,7 +112,7 @@ func TestSays(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &p); err != nil {
 			t.Fatal(err)
 		}
-		if got := statusOf(&p, "m"); got.says != want || got.clean || got.failed != strings.Contains(text, "exitCode") {
+		if got := statusOf(&p, "m"); got.message != want || got.clean || got.failed != strings.Contains(text, "exitCode") {
 			t.Errorf("%s: %+v, want %q", text, got, want)
 		}
 	}

@@ -50,8 +50,8 @@ func FuzzCollects(f *testing.F) {
 	})
 }
 
-// TestCollector: a control plane that can be seen and does not collect refuses; one that
-// does is a note; all else is said to be unknown.
+// TestCollector: a control plane that can be seen and does not collect refuses. One that
+// does is a note. All else is reported as unknown.
 func TestCollector(t *testing.T) {
 	pod := func(name, phase, args string) string {
 		return fmt.Sprintf(`{"metadata":{"name":%q},"status":{"phase":%q},"spec":{"containers":[{"command":["kube-controller-manager",%q]}]}}`, name, phase, args)

@@ -31,17 +31,17 @@ type status struct {
 	taken         bool // by its kubelet
 	clean, failed bool
 	restarts      int32
-	says          string // why it has failed, or what it waits for
+	message       string // why it has failed, or what it waits for
 }
 
 func statusOf(p *corev1.Pod, container string) *status {
-	s := &status{pod: p.Name, taken: p.Status.StartTime != nil, says: "it runs"}
+	s := &status{pod: p.Name, taken: p.Status.StartTime != nil, message: "it runs"}
 	if !s.taken {
-		s.says = "the kubelet there has not started the pod: is the node down?"
+		s.message = "the kubelet there has not started the pod: is the node down?"
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			s.says = clean("not scheduled: " + c.Message)
+			s.message = clean("not scheduled: " + c.Message)
 		}
 	}
 	for _, c := range p.Status.InitContainerStatuses {
@@ -50,12 +50,12 @@ func statusOf(p *corev1.Pod, container string) *status {
 		}
 		s.restarts = c.RestartCount
 		if w := c.State.Waiting; w != nil && w.Reason != "PodInitializing" {
-			s.says = clean(w.Reason + " " + w.Message)
+			s.message = clean(w.Reason + " " + w.Message)
 		}
 		end := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated)
 		s.clean = c.State.Terminated != nil && end.ExitCode == 0
 		if s.failed = end != nil && end.ExitCode != 0; s.failed {
-			s.says = clean(cmp.Or(end.Message, fmt.Sprintf("exit code %d, %s", end.ExitCode, end.Reason)))
+			s.message = clean(cmp.Or(end.Message, fmt.Sprintf("exit code %d, %s", end.ExitCode, end.Reason)))
 		}
 	}
 	return s

@@ -51,7 +51,7 @@ func (o UnloadOptions) Validate() error {
 // Results of a node.
 const (
 	Clean     = "clean"
-	Failed    = "failed"      // ebb-agent unload says why
+	Failed    = "failed"      // ebb-agent unload reports why
 	NotInTime = "not in time" // the node is not reachable, or too slow
 )
 

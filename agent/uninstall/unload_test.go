@@ -35,9 +35,9 @@ func TestManyNodes(t *testing.T) {
 			}
 			s := newSim(nodes, behaves)
 			s.takes = 40 * time.Second
-			var said bytes.Buffer
+			var progress bytes.Buffer
 			o := s.options()
-			o.Progress = &said
+			o.Progress = &progress
 			done, err := Unload(t.Context(), o)
 			took := time.Since(s.begun)
 			if err != nil || done.Clean != nodes-11 || len(done.Nodes) != 10 || len(done.Left) > 0 || done.AllClean() {
@@ -51,8 +51,8 @@ func TestManyNodes(t *testing.T) {
 			if want := "ebb uninstall unload --namespace ebb --image ebb:v1 --node node-0003,node-0100,node-0197,"; len(done.Later) != 3 || !strings.HasPrefix(done.Later[0], want) {
 				t.Errorf("%q", done.Later)
 			}
-			if want := fmt.Sprintf("\n%d of %d nodes are clean after ", nodes-11, nodes); !strings.Contains(said.String(), want) || strings.Count(said.String(), "\n") > 50 {
-				t.Errorf("it does not count:\n%s", said.String())
+			if want := fmt.Sprintf("\n%d of %d nodes are clean after ", nodes-11, nodes); !strings.Contains(progress.String(), want) || strings.Count(progress.String(), "\n") > 50 {
+				t.Errorf("it does not count:\n%s", progress.String())
 			}
 			if len(s.asked) > most || took > 4*time.Minute {
 				t.Errorf("%d requests in %s", len(s.asked), took)
@@ -100,7 +100,7 @@ func TestFails(t *testing.T) {
 	})
 }
 
-// TestNoPods: if nobody makes pods, why is said at once.
+// TestNoPods: if no pods are created, the reason is reported at once.
 func TestNoPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSim(2, nil)
@@ -113,7 +113,7 @@ func TestNoPods(t *testing.T) {
 	})
 }
 
-// TestAgentStays: an agent's pod that does not go is named, whatever its node says.
+// TestAgentStays: an agent's pod that does not go is named, also if its node is clean.
 func TestAgentStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSim(2, nil)
@@ -128,7 +128,7 @@ func TestAgentStays(t *testing.T) {
 	})
 }
 
-// TestRefused: what may not be deleted is left, and said to be.
+// TestRefused: what may not be deleted is left, and reported as left.
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSim(1, nil)
@@ -191,11 +191,11 @@ func TestInterrupted(t *testing.T) {
 func TestNodesThatAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSim(2, nil)
-		var said bytes.Buffer
+		var progress bytes.Buffer
 		o := s.options()
-		o.Nodes, o.Progress = []string{"gone", "node-0001"}, &said
-		if done, err := Unload(t.Context(), o); err != nil || !done.AllClean() || done.Clean != 1 || s.made != 1 || !strings.Contains(said.String(), `there is no node "gone"`) {
-			t.Errorf("%v: %+v, %d pods were made\n%s", err, done, s.made, said.String())
+		o.Nodes, o.Progress = []string{"gone", "node-0001"}, &progress
+		if done, err := Unload(t.Context(), o); err != nil || !done.AllClean() || done.Clean != 1 || s.made != 1 || !strings.Contains(progress.String(), `there is no node "gone"`) {
+			t.Errorf("%v: %+v, %d pods were made\n%s", err, done, s.made, progress.String())
 		}
 		s.wantNothing(t)
 	})
@@ -250,9 +250,9 @@ func TestGoesOn(t *testing.T) {
 				time.Sleep(c.later)
 				s.behaves["node-0001"] = works
 				s.pods[1].behaves = works
-				var said bytes.Buffer
+				var progress bytes.Buffer
 				o := s.options()
-				o.Image, o.Progress = c.image, &said
+				o.Image, o.Progress = c.image, &progress
 				var after string
 				s.on = func(int) int {
 					if len(s.pods) > 0 {
@@ -263,8 +263,8 @@ func TestGoesOn(t *testing.T) {
 				if done, err := Unload(t.Context(), o); err != nil || done.Clean != 2 || !done.AllClean() {
 					t.Errorf("%v: %+v", err, done)
 				}
-				if same := before == after; same != c.same || strings.Contains(said.String(), "resuming") != c.same {
-					t.Errorf("pod %s, then %s: %s", before, after, said.String())
+				if same := before == after; same != c.same || strings.Contains(progress.String(), "resuming") != c.same {
+					t.Errorf("pod %s, then %s: %s", before, after, progress.String())
 				}
 				s.wantNothing(t)
 			})

@@ -47,7 +47,7 @@ func (w *watch) look(f family) {
 			}
 		}
 	}
-	w.tell()
+	w.notify()
 }
 
 // restart forgets the times of the first and the last change.
@@ -57,7 +57,7 @@ func (w *watch) restart() {
 	w.now.first, w.now.last = time.Time{}, time.Time{}
 }
 
-func (w *watch) tell() {
+func (w *watch) notify() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
@@ -72,7 +72,7 @@ func (w *watch) take(_ context.Context, batch []metadata.Event) error {
 			w.one(e.Object.UID, e.Kind == metadata.Observed, len(e.Object.Owners) > 0)
 		}
 	}
-	w.tell()
+	w.notify()
 	return nil
 }
 

@@ -24,7 +24,7 @@ type fixture struct {
 	audited int64
 }
 
-func makeBed(ctx context.Context, o options) (*fixture, error) {
+func newFixture(ctx context.Context, o options) (*fixture, error) {
 	benchmark.Say("starting etcd, the API server and the controller manager")
 	base, err := contender.NewFixture(ctx, peers.Config{Name: "bench-collectors", Audit: true}, o.Options)
 	if err != nil {

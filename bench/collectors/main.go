@@ -74,7 +74,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	b, err := makeBed(ctx, o)
+	b, err := newFixture(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func measureRace(ctx context.Context, s settings, f *figures) error {
 		r, err := startrace.Run(ctx, *o)
 		f.Race = raceOf(s, r, int(removed.Load()), int(kept.Load()))
 		if len(r.Failures) > 0 {
-			err = errors.Join(err, fmt.Errorf("pods failed for good:\n  %s", strings.Join(r.Failures, "\n  ")))
+			err = errors.Join(err, fmt.Errorf("pods failed permanently:\n  %s", strings.Join(r.Failures, "\n  ")))
 		}
 		return err
 	})
@@ -112,7 +112,7 @@ func measureKubeletRace(ctx context.Context, s settings, f *figures) error {
 		log, err := os.ReadFile(o.Kubelet.LogFile())
 		f.KubeletRace = raceOf(s, r, strings.Count(string(log), "Removing image to free bytes"), 0)
 		for _, failure := range r.Failures {
-			o.Say("failed for good: %s", failure)
+			o.Say("failed permanently: %s", failure)
 		}
 		return err
 	})
@@ -120,7 +120,7 @@ func measureKubeletRace(ctx context.Context, s settings, f *figures) error {
 
 // raceOf summarizes a race.
 func raceOf(s settings, r startrace.Result, removed, kept int) *race {
-	benchmark.Say("race: %d pods started, %d failed for good, %d for a moment; the images of %d went while they were bound, and %d of these ran; %d images removed, %d kept at the last moment; the agent was killed %d times",
+	benchmark.Say("race: %d pods started, %d failed permanently, %d transiently; the images of %d went while they were bound, and %d of these ran; %d images removed, %d kept at the last moment; the agent was killed %d times",
 		r.Started, r.Permanently, r.Transiently, r.Withdrawn, r.WithdrawnRan, removed, kept, r.Kills)
 	return &race{
 		Seed: s.seed, Started: r.Started, Permanently: r.Permanently, Transiently: r.Transiently,

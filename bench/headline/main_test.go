@@ -57,7 +57,7 @@ func TestChartQuotesResults(t *testing.T) {
 	}
 }
 
-// TestOrigins: each result says what it is of, but for those that predate this; and those are
+// TestOrigins: each result names its commit, but for those that predate this; and those are
 // on the list no longer than until they are measured anew.
 func TestOrigins(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(results, "*.json"))
@@ -97,7 +97,7 @@ func TestFigureMissing(t *testing.T) {
 	}
 }
 
-// TestFile: a page says which commit a figure is of, where that is not the one of the others.
+// TestFile: a page names the commit of a figure, where that is not the one of the others.
 func TestFile(t *testing.T) {
 	commits := map[string]string{"idle": "1234567890abcd", "node": "1234567890abcd", "size": "abcdef1234567890"}
 	for name, want := range map[string]string{

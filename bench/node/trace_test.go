@@ -30,7 +30,7 @@ func looks(t *rapid.T) (list []look) {
 }
 
 // The moments are those of the first look that has what is asked for; between two
-// looks the trace says what the one before has seen.
+// looks the trace has what the earlier one saw.
 func TestTraceAgainstLooks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := looks(t)

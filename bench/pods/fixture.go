@@ -36,7 +36,7 @@ type fixture struct {
 	group sync.WaitGroup
 }
 
-func makeBed(ctx context.Context, o options) (*fixture, error) {
+func newFixture(ctx context.Context, o options) (*fixture, error) {
 	cp, err := peers.StartControlPlane(ctx, peers.Config{Name: "bench-pods", Audit: true})
 	if err != nil {
 		return nil, err

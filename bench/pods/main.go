@@ -45,7 +45,7 @@ func main() {
 }
 
 func run(ctx context.Context, o options) (err error) {
-	b, err := makeBed(ctx, o)
+	b, err := newFixture(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestOriginWithoutACheckout: the build says of which commit a result is, and its sources stay
+// TestOriginWithoutACheckout: the build information has the commit of a result, and its sources stay
 // unknown. One that is of no commit is refused.
 func TestOriginWithoutACheckout(t *testing.T) {
 	t.Cleanup(func() { buildInfo = debug.ReadBuildInfo })

@@ -23,7 +23,7 @@ type fixture struct {
 	there int // objects
 }
 
-func makeBed(ctx context.Context, o options) (_ *fixture, err error) {
+func newFixture(ctx context.Context, o options) (_ *fixture, err error) {
 	benchmark.Say("starting etcd, the API server and the controller manager")
 	base, err := contender.NewFixture(ctx, peers.Config{Name: "bench-size"}, o.Options)
 	if err != nil {

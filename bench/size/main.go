@@ -74,7 +74,7 @@ func run(ctx context.Context, o options) (err error) {
 	o.few = min(o.few, o.objects/10)
 	ctx, end := guardMemory(ctx)
 	defer end()
-	b, err := makeBed(ctx, o)
+	b, err := newFixture(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -140,14 +140,14 @@ func (e *etcd) feed(ctx context.Context, from int64, o *oracle.Oracle) error {
 		}
 		now := time.Now()
 		for _, ev := range out.Result.Events {
-			if err := tell(o, now, ev.Type == "DELETE", ev.KV); err != nil {
+			if err := record(o, now, ev.Type == "DELETE", ev.KV); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func tell(o *oracle.Oracle, now time.Time, deleted bool, kv pair) error {
+func record(o *oracle.Oracle, now time.Time, deleted bool, kv pair) error {
 	if deleted {
 		o.Delete(kv.ModRevision, now, string(kv.Key))
 		return nil

@@ -51,8 +51,8 @@ func (b *fixture) apiServers() []*peers.Component {
 	return []*peers.Component{b.cp.APIServer, b.second}
 }
 
-// makeBed starts all but the controllers.
-func makeBed(ctx context.Context, o options, failure func(error)) (_ *fixture, err error) {
+// newFixture starts all but the controllers.
+func newFixture(ctx context.Context, o options, failure func(error)) (_ *fixture, err error) {
 	b := &fixture{options: o, failure: failure}
 	defer func() {
 		if err != nil {

@@ -68,7 +68,7 @@ func run(ctx context.Context, o options) (err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	benchmark.Say("seed %d: starting etcd, two API servers and the namespace controller", o.seed)
-	b, err := makeBed(ctx, o, fail)
+	b, err := newFixture(ctx, o, fail)
 	if err != nil {
 		return err
 	}

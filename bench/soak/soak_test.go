@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A soak in which something is deleted whose owner lives fails, says what happened to
+// A soak fails if an object with a living owner is deleted. It reports the history of
 // that object, and keeps the logs.
 func TestFindsAWrongDeletion(t *testing.T) {
 	peerstest.Need(t)
@@ -24,7 +24,7 @@ func TestFindsAWrongDeletion(t *testing.T) {
 	err := run(t.Context(), options{seed: 1, soak: time.Minute, bound: time.Minute, definitions: 8, objects: 200, rate: 20, gap: 100, requests: 1000, plant: true,
 		controller: buildtest.Program(t, "cmd/ebb-controller"), deploy: "../../deploy/manifests", results: t.TempDir(), keep: keep})
 	if err == nil || !strings.Contains(err.Error(), oracle.LivingOwner+": ConfigMap soak-0/soak-planted ") || !strings.Contains(err.Error(), "history of") {
-		t.Errorf("it says %v", err)
+		t.Errorf("the error is %v", err)
 	}
 	for _, name := range []string{"histories.txt", "operations.log", "ebb-controller-1.log", "audit.log", "audit-2.log", "kube-apiserver.log"} {
 		if found, err := filepath.Glob(filepath.Join(keep, "seed-1-*", name)); len(found) != 1 || err != nil {

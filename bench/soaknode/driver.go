@@ -219,7 +219,7 @@ func (d *driver) use(ctx context.Context, p *pulled) error {
 }
 
 // tried records a container that could not be started. It may have run for a moment, whatever the
-// error says. It uses its image until it can be deleted.
+// error is. It uses its image until it can be deleted.
 func (d *driver) tried(ctx context.Context, image string, c *node.Container) {
 	if f := (failed{image, c}); !d.deleted(ctx, f) {
 		d.leave(f)

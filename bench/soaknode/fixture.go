@@ -57,7 +57,7 @@ type fixture struct {
 	holds    int    // lines of a hold that are changes: it begins and ends, once after each crossing
 }
 
-func makeBed(ctx context.Context, o options, fs string) (_ *fixture, err error) {
+func newFixture(ctx context.Context, o options, fs string) (_ *fixture, err error) {
 	b := &fixture{options: o, oracle: oracle.New(oracle.Config{High: high, Low: low, Settled: 2 * time.Second, MinimumAge: minimumAge,
 		Late: o.late, LastUse: time.Second, Heard: o.late / 2, Noticed: max(6*time.Second, o.late), PodsGone: podsGone, Retry: 30 * time.Second, LinesPerMinute: 10})}
 	defer func() {
@@ -197,7 +197,7 @@ func (b *fixture) line(l agentrun.Line) {
 	}
 }
 
-// holdChanges reports whether a message says that a hold that follows a crossing begins or ends.
+// holdChanges reports whether a message is about the begin or end of a hold that follows a crossing.
 func (b *fixture) holdChanges(message string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -114,7 +114,7 @@ func soak(ctx context.Context, o options, fs string) (f figures, err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	benchmark.Say("seed %d on %s: making the node", o.seed, fs)
-	b, err := makeBed(ctx, o, fs)
+	b, err := newFixture(ctx, o, fs)
 	if err != nil {
 		return f, err
 	}

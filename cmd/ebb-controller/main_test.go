@@ -42,7 +42,7 @@ func TestPrintDefaultConfig(t *testing.T) {
 	}
 }
 
-// What is wrong is said before anything is begun.
+// Errors are reported before anything starts.
 func TestRefused(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	empty := write(t, "kubeconfig", "apiVersion: v1\nkind: Config\n")

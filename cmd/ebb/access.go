@@ -104,8 +104,8 @@ func (a *access) config() (*rest.Config, error) {
 	return a.apiAccess.config()
 }
 
-// tell writes an answer, as text or as JSON. It returns bad unless well.
-func (a *access) tell(w io.Writer, answer any, text func() error, well bool, bad exitCode) error {
+// answer writes an answer, as text or as JSON. It returns bad unless well.
+func (a *access) answer(w io.Writer, answer any, text func() error, well bool, bad exitCode) error {
 	if a.output == "json" {
 		text = func() error { return show.WriteJSON(w, answer) }
 	}

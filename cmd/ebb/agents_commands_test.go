@@ -170,7 +170,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestForbidden: what the API server does not let a person see is unknown, and said to be.
+// TestForbidden: what the API server does not let a person see is reported as unknown.
 func TestForbidden(t *testing.T) {
 	c := newCluster(t, "worker-1")
 	c.forbidden = true

@@ -11,7 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/golden"
 )
 
-// example is a command with what it says, in docs/command-output.md.
+// example is a command with its output, in docs/command-output.md.
 var example = regexp.MustCompile("(?s)```\n\\$ ebb ([^\n]*)\n(.*?)```")
 
 // TestGeneratedCommands: the page of the commands has what they say. -update rewrites it.

@@ -69,11 +69,11 @@ func TestConfigCheck(t *testing.T) {
 	cmd.SetIn(strings.NewReader("images: {keep: [a]}"))
 	cmd.SetArgs([]string{"config", "check", "-", "-o", "json"})
 	err := cmd.ExecuteContext(t.Context())
-	var said struct {
+	var verdict struct {
 		Kind    string
 		Differs []struct{ Field string }
 	}
-	if err != nil || json.Unmarshal(out.Bytes(), &said) != nil || said.Kind != "agent" || len(said.Differs) != 1 || said.Differs[0].Field != "images.keep" {
+	if err != nil || json.Unmarshal(out.Bytes(), &verdict) != nil || verdict.Kind != "agent" || len(verdict.Differs) != 1 || verdict.Differs[0].Field != "images.keep" {
 		t.Errorf("%v\n%s", err, &out)
 	}
 }

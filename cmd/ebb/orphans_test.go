@@ -62,7 +62,7 @@ func kubeconfigOf(t *testing.T, h http.Handler) string {
 	return file
 }
 
-// TestOrphansExamples: what the help shows runs, and says what it says.
+// TestOrphansExamples: each example of the help runs, and its output is as documented.
 func TestOrphansExamples(t *testing.T) {
 	t.Setenv("KUBECONFIG", kubeconfigOf(t, sparse{}))
 	ran := 0
@@ -90,9 +90,9 @@ func TestOrphansExamples(t *testing.T) {
 	}
 }
 
-// TestOrphansSaysWhatItLacks: who may read nothing is told so, and not that nothing is
-// there; the commands are for the cluster that was asked.
-func TestOrphansSaysWhatItLacks(t *testing.T) {
+// TestOrphansReportsMissingRights: a user without rights gets an incomplete answer, not an empty one. The
+// commands are for the cluster that was asked.
+func TestOrphansReportsMissingRights(t *testing.T) {
 	var out, errs bytes.Buffer
 	err := run(context.Background(), []string{"orphans", "-A", "--kubeconfig", kubeconfigOf(t, sparse{forbidden: true})}, &out, &errs)
 	if !errors.Is(err, exitIncomplete) || !strings.Contains(out.String(), "INCOMPLETE") || !strings.Contains(out.String(), "secrets") {

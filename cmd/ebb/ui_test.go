@@ -16,7 +16,8 @@ import (
 	"github.com/ebb-agent/ebb/agent/show/showtest"
 )
 
-// The printed address leads to pages of real answers over the real way to an agent, and the command ends as it is told.
+// The printed address leads to pages of real answers over the real way to an agent. The command ends when its
+// context is canceled.
 func TestUI(t *testing.T) {
 	newCluster(t, "worker-1", "worker-2")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -117,7 +117,7 @@ func checkCommand(stdout, stderr io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return to.tell(stdout, v, func() error { return uninstall.WriteVerdict(stdout, v, os.Getenv(sayVariable)) }, v.MayGo, exitFindings)
+			return to.answer(stdout, v, func() error { return uninstall.WriteVerdict(stdout, v, os.Getenv(sayVariable)) }, v.MayGo, exitFindings)
 		},
 	}
 	f := cmd.Flags()
@@ -193,7 +193,7 @@ func unloadCommand(stdout, stderr io.Writer) *cobra.Command {
 			if done.Failed() {
 				bad = exitError
 			}
-			return to.tell(stdout, done, func() error { return uninstall.WriteUnloaded(stdout, done) }, done.AllClean(), bad)
+			return to.answer(stdout, done, func() error { return uninstall.WriteUnloaded(stdout, done) }, done.AllClean(), bad)
 		},
 	}
 	f := cmd.Flags()

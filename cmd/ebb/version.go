@@ -50,7 +50,7 @@ func versionCommand(stdout, stderr io.Writer) *cobra.Command {
 					return err
 				}
 			}
-			return a.tell(stdout, v, func() error { return v.write(stdout) }, true, 0)
+			return a.answer(stdout, v, func() error { return v.write(stdout) }, true, 0)
 		},
 	}
 	a.flags(cmd)

@@ -109,10 +109,10 @@ gone() { ! kill -0 -- "-$1" 2>/dev/null; }
 # until_works SECONDS COMMAND...: repeats a command until it succeeds. After SECONDS it
 # fails with the command's last output.
 until_works() {
-	local end=$((SECONDS + $1)) said
+	local end=$((SECONDS + $1)) output
 	shift
-	until said=$("$@" 2>&1); do
-		[ $SECONDS -lt $end ] || fail "$*: $said"
+	until output=$("$@" 2>&1); do
+		[ $SECONDS -lt $end ] || fail "$*: $output"
 		sleep 0.2
 	done
 }

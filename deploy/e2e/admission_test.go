@@ -269,8 +269,8 @@ func TestPolicyIsThePlugin(t *testing.T) {
 		} else {
 			w.now = drawReferences(rt, "now")
 		}
-		byPlugin, said := withPlugin.try(t, userName(user), d, w)
-		byPolicy, says := withPolicy.try(t, userName(user), d, w)
+		byPlugin, pluginAnswer := withPlugin.try(t, userName(user), d, w)
+		byPolicy, policyAnswer := withPolicy.try(t, userName(user), d, w)
 		// The API server drops what is there twice, word for word, before it asks.
 		asked := w
 		asked.old, asked.now = distinct(w.old), distinct(w.now)
@@ -280,13 +280,13 @@ func TestPolicyIsThePlugin(t *testing.T) {
 		why := knownToDiffer(asked)
 		met[fmt.Sprintf("refused=%v %s", byPlugin, why)]++
 		if byPlugin != plugin.refuses(asked) {
-			rt.Fatalf("the plugin's model is wrong: refused %v: %s\n%+v", byPlugin, said, w)
+			rt.Fatalf("the plugin's model is wrong: refused %v: %s\n%+v", byPlugin, pluginAnswer, w)
 		}
 		if byPolicy != policy.refuses(asked) {
-			rt.Fatalf("the policy's model is wrong: refused %v: %s\n%+v", byPolicy, says, w)
+			rt.Fatalf("the policy's model is wrong: refused %v: %s\n%+v", byPolicy, policyAnswer, w)
 		}
 		if byPlugin != byPolicy && why == "" {
-			rt.Fatalf("plugin refuses: %v, policy: %v\n%s\n%s\n%+v", byPlugin, byPolicy, said, says, w)
+			rt.Fatalf("plugin refuses: %v, policy: %v\n%s\n%s\n%+v", byPlugin, byPolicy, pluginAnswer, policyAnswer, w)
 		}
 	})
 	t.Logf("decisions: %v", met)
@@ -296,8 +296,8 @@ func TestPolicyIsThePlugin(t *testing.T) {
 	}
 }
 
-// try sends a write of a user, and says whether it was refused and what was said.
-func (b *fixture) try(t *testing.T, user string, d dependent, w write) (refused bool, said string) {
+// try sends a write of a user, and returns whether it was refused, and the body of the answer.
+func (b *fixture) try(t *testing.T, user string, d dependent, w write) (refused bool, body string) {
 	t.Helper()
 	if !w.update {
 		a := b.as(t, user, http.MethodPost, d.path+"?dryRun=All", d.object(w.now))

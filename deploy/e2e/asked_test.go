@@ -158,7 +158,7 @@ func askOnceMore(t *testing.T, r *release, account string) {
 		}
 	}
 	await.Holds(t, patience, "the pods", seen(1))
-	r.podHere(t, "later") // which only a watch tells of
+	r.podHere(t, "later") // which only a watch reports
 	await.Holds(t, patience, "another pod", seen(2))
 	gone, err := source.Gone(ctx, "default", "not-there", "00000000-0000-0000-0000-000000000000")
 	if err != nil || !gone {

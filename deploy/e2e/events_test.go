@@ -59,8 +59,8 @@ func (l *book) String() string {
 	return l.text.String()
 }
 
-// TestNodeEvents: with the account and the rights of the manifests, what an agent tells is
-// with its Node; without the right, one log line names it.
+// TestNodeEvents: with the account and the rights of the manifests, the events of an agent are
+// at its Node. Without the right, one log line names it.
 func TestNodeEvents(t *testing.T) {
 	kubectl := peerstest.Binary(t, "kubectl")
 	b := start(t, peers.Config{})

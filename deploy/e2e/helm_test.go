@@ -98,7 +98,7 @@ type job struct {
 }
 
 // playKubelet waits for a Job, runs its command here, as the Job's account and with
-// what the operator's ConfigMap says, and ends the Job as the command ended.
+// the options of the operator's ConfigMap, and ends the Job as the command ended.
 func (r *release) playKubelet(t *testing.T, name string, instead map[string]string) (output string) {
 	t.Helper()
 	var j job
@@ -170,18 +170,18 @@ func (r *release) uninstall(t *testing.T) func() (string, error) {
 
 func TestHelm(t *testing.T) {
 	r := newRelease(t)
-	r.says(t, r.run(t, "install"), "The agents observe", "removes NOTHING", "--set agent.mode=enforce")
+	r.wantNotes(t, r.run(t, "install"), "The agents observe", "removes NOTHING", "--set agent.mode=enforce")
 	r.wantNames(t, roles, "ebb-agent")
 	r.wantNames(t, deployments)
-	r.says(t, r.run(t, "upgrade", "--reset-then-reuse-values", "--set", "controller.enabled=true"),
+	r.wantNotes(t, r.run(t, "upgrade", "--reset-then-reuse-values", "--set", "controller.enabled=true"),
 		"The controller observes", "changes NOTHING", "--set controller.mode=enforce")
 	r.wantNames(t, roles, "ebb-agent", "ebb-controller")
 	before := [...]string{r.checksum(t, daemonSets+"/ebb-agent"), r.checksum(t, deployments+"/ebb-controller")}
-	r.says(t, r.run(t, "upgrade", "--reset-then-reuse-values", "--set", "agent.mode=enforce"), "The agents enforce", "The controller observes")
+	r.wantNotes(t, r.run(t, "upgrade", "--reset-then-reuse-values", "--set", "agent.mode=enforce"), "The agents enforce", "The controller observes")
 	if between := r.checksum(t, deployments+"/ebb-controller"); between != before[1] {
 		t.Error("the controllers roll with the agents' mode")
 	}
-	r.says(t, r.run(t, "upgrade", "--reset-then-reuse-values", "--set", "controller.mode=enforce"), "The agents enforce", "The controller enforces")
+	r.wantNotes(t, r.run(t, "upgrade", "--reset-then-reuse-values", "--set", "controller.mode=enforce"), "The agents enforce", "The controller enforces")
 	after := [...]string{r.checksum(t, daemonSets+"/ebb-agent"), r.checksum(t, deployments+"/ebb-controller")}
 	if before[0] == after[0] || before[1] == after[1] {
 		t.Errorf("the pods do not roll with their configuration: %q, %q", before, after)
@@ -192,8 +192,8 @@ func TestHelm(t *testing.T) {
 	t.Run("the hooks' rights", func(t *testing.T) { testHooksAsk(t, r) })
 }
 
-// says looks for words in the release's notes.
-func (r *release) says(t *testing.T, notes string, words ...string) {
+// wantNotes looks for words in the release's notes.
+func (r *release) wantNotes(t *testing.T, notes string, words ...string) {
 	t.Helper()
 	for _, want := range words {
 		if !strings.Contains(notes, want) {

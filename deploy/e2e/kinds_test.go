@@ -11,8 +11,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// The literal map of the policy is what an API server with everything switched on
-// says it serves.
+// The literal map of the policy has the kinds that an API server with everything switched on
+// serves.
 func TestPolicyKnowsTheBuiltinKinds(t *testing.T) {
 	b := start(t, peers.Config{APIServerArgs: []string{"--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true"}})
 	var groups struct {
@@ -36,7 +36,7 @@ func TestPolicyKnowsTheBuiltinKinds(t *testing.T) {
 		return m
 	}
 	if len(served) < len(admission.Builtin) {
-		t.Errorf("discovery tells of %d kinds only", len(served))
+		t.Errorf("discovery has only %d kinds", len(served))
 	}
 	if diff := cmp.Diff(set(served), set(admission.Builtin), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("served (-) and known (+):\n%s", diff)

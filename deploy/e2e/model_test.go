@@ -64,7 +64,7 @@ type write struct {
 
 // gate is who decides: the plugin, or the policy.
 type gate struct {
-	// resolve says which resource a kind is, and whether it has a namespace; not ok
+	// resolve returns the resource of a kind, and whether it has a namespace. Not ok
 	// refuses.
 	resolve func(reference) (resource string, namespaced, ok bool)
 	// most is how many owners can be blocked at once; 0: any number.
@@ -147,7 +147,7 @@ var policy = gate{most: admission.MostOwners, strict: true, resolve: func(r refe
 	return admission.Guess(r.Kind), true, true
 }}
 
-// knownToDiffer says why plugin and policy may disagree about a write; "" if they
+// knownToDiffer returns why plugin and policy may disagree about a write, or "" if they
 // may not. The list is the one in docs/admission.md.
 func knownToDiffer(w write) string {
 	uids := make(map[string]int)

@@ -141,7 +141,7 @@ func (b board) checkPlaces(t *testing.T) {
 	}
 }
 
-func TestPanelsTellPeople(t *testing.T) {
+func TestPanelsHaveHelp(t *testing.T) {
 	uids := map[string]string{}
 	for name, b := range readBoards(t) {
 		if other, ok := uids[b.UID]; ok || !uid.MatchString(b.UID) {

@@ -129,7 +129,7 @@ func (s *stage) await(expr string) model.Vector {
 }
 
 // play is what happens on the node: images are used, a pod writes, the disk gets full, and
-// ebb removes images, or says that it would.
+// ebb removes images, or reports that it would.
 func (s *stage) play() {
 	_, err := s.node.Run(s.ctx, node.RunSpec{ID: "sleeps", Image: "live.test/image:0"})
 	s.must(err)
@@ -238,7 +238,7 @@ func (s *stage) checkPanels() {
 	}
 }
 
-// checkRules: every rule is evaluated without a complaint, and the recorded series tell
+// checkRules: every rule is evaluated without an error, and the recorded series show
 // what happened.
 func (s *stage) checkRules() {
 	problems, err := s.prometheus.RuleErrors(s.ctx)

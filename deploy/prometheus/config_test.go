@@ -15,7 +15,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/prometheus"
 )
 
-// pod is what Kubernetes' discovery tells of a port of a pod.
+// pod returns the labels that Kubernetes' discovery gives to a port of a pod.
 func pod(port, name, node, portName string, labels map[string]string) map[string]any {
 	meta := map[string]string{
 		"__meta_kubernetes_pod_name": name, "__meta_kubernetes_pod_node_name": node,

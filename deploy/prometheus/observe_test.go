@@ -12,8 +12,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/prometheus"
 )
 
-// inObserveMode is a story as it would be if nothing were enforced; false if nothing in it says
-// that something is.
+// inObserveMode returns a story as it would be if nothing were enforced. changed is false if nothing in it
+// shows that something is.
 func inObserveMode(input []series) (observed []series, changed bool) {
 	for _, s := range input {
 		before := s
@@ -40,22 +40,22 @@ func TestNothingPagesInObserveMode(t *testing.T) {
 	needPrometheus(t)
 	var tests unitTests
 	read(t, "rules_test.yaml", &tests)
-	told := map[string]bool{}
+	covered := map[string]bool{}
 	tests.Tests = slices.DeleteFunc(tests.Tests, func(u unitTest) bool { return strings.HasPrefix(u.Name, nobody) })
 	for i := range tests.Tests {
 		test := &tests.Tests[i]
 		input, changed := inObserveMode(test.Input)
 		test.Input = input
 		for k := range test.Alerts {
-			told[test.Alerts[k].Name] = told[test.Alerts[k].Name] || changed && len(test.Alerts[k].Expected) > 0
+			covered[test.Alerts[k].Name] = covered[test.Alerts[k].Name] || changed && len(test.Alerts[k].Expected) > 0
 			if len(test.Alerts[k].Expected) > 0 && !changed {
-				t.Errorf("%s: nothing in the story says that ebb enforces", test.Name)
+				t.Errorf("%s: nothing in the story shows that ebb enforces", test.Name)
 			}
 			test.Alerts[k].Expected = nil
 		}
 	}
 	for _, name := range alertsOf(t, "rules.yaml") {
-		if !told[name] && !strings.HasPrefix(name, nobody) {
+		if !covered[name] && !strings.HasPrefix(name, nobody) {
 			t.Errorf("%s: no story", name)
 		}
 	}

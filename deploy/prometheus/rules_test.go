@@ -175,10 +175,10 @@ func TestFourteenPages(t *testing.T) {
 	}
 }
 
-// action matches the beginning of a sentence that says what to do.
+// action matches the beginning of an instruction.
 var action = regexp.MustCompile(`(^|[.:?,)] )(Look|Run|Find out|Set|Check|Give|Ask|Report)\b`)
 
-func TestAlertsTellPeople(t *testing.T) {
+func TestAlertsHaveHelp(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range readRules(t, ruleFiles...) {
 		if r.Record != "" {

@@ -38,7 +38,7 @@ func sections(t *testing.T, page string) map[string]bool {
 	return found
 }
 
-// TestRunbooksHaveTheirParts checks that each section to which an alert links says what the impact is,
+// TestRunbooksHaveTheirParts checks that each section to which an alert links describes the impact,
 // what to do, and how to see that it is over.
 func TestRunbooksHaveTheirParts(t *testing.T) {
 	for _, page := range []string{"runbooks-agent.md", "runbooks-controller.md"} {

@@ -104,7 +104,7 @@ func lacks(t *testing.T, p *agentrun.Process) (list []string) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(metrics, `ebb_node_probe_degraded{object="lastuse"}`) || !strings.Contains(metrics, `ebb_node_filesystem_polled{filesystem="images"`) {
-		return []string{"nothing is said of the programs"}
+		return []string{"the metrics of the programs are missing"}
 	}
 	for line := range strings.Lines(metrics) {
 		degraded := strings.HasPrefix(line, "ebb_node_probe_degraded{")

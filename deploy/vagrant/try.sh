@@ -13,7 +13,7 @@ used() { df --output=pcent /var/lib/containerd | tr -dc '0-9'; } # percent
 run systemd-detect-virt || true # fails on "none"
 run kubectl get nodes -o wide
 run kubectl get pods --all-namespaces
-run ebb status || true # tells more than whether all is well
+run ebb status || true # its output is useful also if something is wrong
 run kubectl --namespace ebb-system exec daemonset/ebb-agent -- /usr/bin/ebb-agent report
 
 run kubectl create deployment web --image=node.test/app:1

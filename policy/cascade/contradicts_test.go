@@ -7,17 +7,17 @@ import (
 	"github.com/ebb-agent/ebb/policy/cascade"
 )
 
-// An etcd that was restored and has gone on is told by the objects in a list: by each
-// that was gone, or newer, when all was told; and never without a restore.
+// The objects in a list reveal an etcd that was restored and has gone on: each object does
+// that was gone, or newer, when all was observed. Without a restore no object does.
 func TestContradicts(t *testing.T) {
-	told, untold := 0, 0
+	contradicting, consistent := 0, 0
 	for seed := range uint64(1000) {
 		s, err := cascade.Simulate(seed, 40)
 		if err != nil {
 			t.Fatal(err)
 		}
 		backup, then := s.Objects(), s.History()
-		s.Live(5) // nobody tells the collector
+		s.Live(5) // the collector observes none of it
 		for _, o := range s.Objects() {
 			if s.Collector().Contradicts(o, uint64(then)) {
 				t.Fatalf("world %d was not restored, and %+v contradicts", seed, o)
@@ -36,19 +36,19 @@ func TestContradicts(t *testing.T) {
 		for _, o := range s.Objects() {
 			v := number(t, o.ResourceVersion)
 			before, there := known[o.UID]
-			want := v <= last && (!there || before > v) && o.Kind != "Far" // versions say nothing there
+			want := v <= last && (!there || before > v) && o.Kind != "Far" // versions prove nothing there
 			if got := s.Collector().Contradicts(o, uint64(last)); got != want {
-				t.Fatalf("world %d: %+v contradicts: %v, want %v; seen at %d, all told up to %d", seed, o, got, want, before, last)
+				t.Fatalf("world %d: %+v contradicts: %v, want %v; seen at %d, all observed up to %d", seed, o, got, want, before, last)
 			}
 			if want {
-				told++
+				contradicting++
 			} else {
-				untold++
+				consistent++
 			}
 		}
 	}
-	if told < 300 || untold < 300 {
-		t.Errorf("%d contradict, %d do not", told, untold)
+	if contradicting < 300 || consistent < 300 {
+		t.Errorf("%d contradict, %d do not", contradicting, consistent)
 	}
 }
 

@@ -28,8 +28,8 @@ func (s *server) read(o gc.Coordinates, why gc.Reason) gc.Answer {
 	return answer
 }
 
-// execute carries an action of the collector out, and says how it went and what
-// the response to a patch showed. What the true world forbids is noted.
+// execute carries an action of the collector out, and returns its result and the object in
+// the response to a patch. What the true world forbids is noted.
 func (s *server) execute(a gc.Action) (gc.Result, *gc.Object) {
 	t := s.types[typeKey(a.Object.APIVersion, a.Object.Kind)]
 	if t == nil || !t.served {

@@ -24,7 +24,7 @@ func Simulate(seed uint64, steps int) (Simulated, error) {
 	}
 	s.w.calm = true
 	s.w.c.Hold(s.w.now, false)
-	s.w.exclude("") // a preview is told what is excluded, which is not what is looked at here
+	s.w.exclude("") // a preview gets the exclusions as input; they are not under test here
 	if s.w.lies == lyingNow {
 		s.w.lie()
 	}

@@ -85,7 +85,7 @@ func BaseKind(kind string) string {
 	return base
 }
 
-// phase of a type says whether the graph can be trusted to have all its objects.
+// phase of a type is whether the graph can be trusted to have all its objects.
 type phase uint8
 
 const (

@@ -51,7 +51,7 @@ func (s *server) outstandingFor(o *stored, name string) []string {
 	return nil
 }
 
-// blocked says whether something that the collector cannot help holds an owner:
+// blocked reports whether something that the collector cannot help holds an owner:
 // an unresolvable dependent.
 func (s *server) blocked(o *stored, above []*stored) bool {
 	if slices.Contains(above, o) {
@@ -68,7 +68,7 @@ func (s *server) blocked(o *stored, above []*stored) bool {
 	return false
 }
 
-// keptByReference says whether an excluded object's reference keeps an owner that is to
+// keptByReference reports whether an excluded object's reference keeps an owner that is to
 // be orphaned.
 func (s *server) keptByReference(o *stored) bool {
 	return o.Terminating && slices.Contains(o.Finalizers, gc.OrphanFinalizer) && slices.ContainsFunc(s.objects, func(d *stored) bool {
@@ -76,7 +76,7 @@ func (s *server) keptByReference(o *stored) bool {
 	})
 }
 
-// consistent compares the graph's own books with what a count of everything says.
+// consistent compares the graph's own books with a count of everything.
 func (c *Collector) consistent() error {
 	backrefs := map[index]map[backref]bool{}
 	blocking := map[index]uint32{}

@@ -15,7 +15,7 @@ import (
 
 var unbounded = preview.Limits{Nodes: 1 << 20, Alike: 1 << 20, Depth: 1 << 20}
 
-// What a preview says is what then happens, in any world: with the collector behind
+// What a preview predicts is what then happens, in any world: with the collector behind
 // watches and lists, and with the finalizers of others served afterwards.
 func TestPreviewComesTrue(t *testing.T) {
 	worlds := 8000
@@ -40,7 +40,7 @@ func TestPreviewComesTrue(t *testing.T) {
 			t.Fatalf("world %d: %v", seed, err)
 		}
 		if p.Pending > 0 {
-			t.Fatalf("world %d is at rest, and %d objects are said to change", seed, p.Pending)
+			t.Fatalf("world %d is at rest, and %d objects are reported to change", seed, p.Pending)
 		}
 		nodes := make(map[string]*preview.Node)
 		flatten(p.Root, nodes)
@@ -130,7 +130,7 @@ func find(objects []gc.Object, uid string) *gc.Object {
 	return &objects[i]
 }
 
-// racy says whether an object, or an owner of it, has an owner that is deleted
+// racy reports whether an object, or an owner of it, has an owner that is deleted
 // foreground and is not held by it. Whether the owner still waits when its
 // dependent's turn comes is a race between requests of the collector: then the
 // dependent goes at once or with its owner, foreground or background.
@@ -150,8 +150,8 @@ func racy(before []gc.Object, nodes map[string]*preview.Node, o gc.Object, below
 	return false
 }
 
-// compareFirst holds what became of an object against its node, and says what is
-// not as it was told.
+// compareFirst compares what became of an object with its node, and returns how it differs
+// from the prediction.
 func compareFirst(was gc.Object, is *gc.Object, n *preview.Node, target bool) string {
 	if n == nil {
 		if is == nil || is.Terminating != was.Terminating || !slices.Equal(is.Owners, was.Owners) || !slices.Equal(is.Finalizers, was.Finalizers) {

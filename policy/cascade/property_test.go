@@ -142,7 +142,7 @@ func (w *world) flap() {
 	types := w.sortedTypes()
 	t := types[w.roll(len(types))]
 	key := typeKey(t.APIVersion, t.Kind)
-	w.tell("flap %s, was served: %v", key, t.served)
+	w.logf("flap %s, was served: %v", key, t.served)
 	if !t.served {
 		t.served = true
 		if !t.Unwatched {
@@ -156,7 +156,7 @@ func (w *world) flap() {
 		w.c.TypeWent(w.now, t.APIVersion, t.Kind) // or discovery is late
 	}
 	if t.APIVersion == "x.io/v1" && w.roll(3) == 0 {
-		w.tell("with its objects")
+		w.logf("with its objects")
 		w.tick()
 		w.objects = slices.DeleteFunc(w.objects, func(o *stored) bool { return o.Kind == t.Kind })
 		w.streams[t.Kind].pending, w.streams[t.Kind].listed = nil, false
@@ -168,7 +168,7 @@ func (w *world) exclude(namespace string) {
 	for len(w.flight) > 0 {
 		w.carryOut(0)
 	}
-	w.tell("exclude %q", namespace)
+	w.logf("exclude %q", namespace)
 	w.excludes = namespace
 	w.c.ExcludeNamespaces(w.now, []string{namespace})
 }
@@ -193,14 +193,14 @@ func (w *world) user() {
 		}
 		made := w.create(kind, namespace, fmt.Sprint("n", w.roll(6)), w.anyOwners(kind, namespace), finalizers)
 		if made != nil {
-			w.tell("create %s %s/%s %v %v", kind, made.Namespace, made.Name, made.Owners, finalizers)
+			w.logf("create %s %s/%s %v %v", kind, made.Namespace, made.Name, made.Owners, finalizers)
 		}
 		return
 	}
 	switch w.roll(8) {
 	case 0, 1, 2, 3:
 		p := []gc.Policy{"", gc.Background, gc.Foreground, gc.Orphan}[w.roll(4)]
-		w.tell("user deletes %s %s/%s %s", o.Kind, o.Namespace, o.Name, p)
+		w.logf("user deletes %s %s/%s %s", o.Kind, o.Namespace, o.Name, p)
 		w.remove(o, p)
 	case 4, 5:
 		if o.Terminating {
@@ -208,7 +208,7 @@ func (w *world) user() {
 			return
 		}
 		w.setOwners(o, w.anyOwners(o.Kind, o.Namespace))
-		w.tell("user sets owners of %s %s/%s: %v", o.Kind, o.Namespace, o.Name, o.Owners)
+		w.logf("user sets owners of %s %s/%s: %v", o.Kind, o.Namespace, o.Name, o.Owners)
 	case 6:
 		w.setOwners(o, o.Owners) // changes nothing but the version
 	case 7:

@@ -27,14 +27,14 @@ import (
 //	patched Pod a/p uid=p rv=8 ...                            done, and what the response showed
 //	done|failed|conflict|gone|forbidden|throttled|withheld|deferred Pod a/web             how the action on it went
 //	recall UID...                                             what a durable journal of orphaned owners has
-//	sweep                                                     every type has told all up to a second ago
+//	sweep                                                     every type has reported all up to a second ago
 //	slow UID 10s 3                                            no deletions of that root for 10s, and 3 at a time then
 //	hold on|off                                               no deletions at all
 //	wait 1s
 //	take 3                                                    Ready gives three at most
 //	explain Pod a/web uid=p
 //
-// Types named before are of group version v1 unless said otherwise.
+// Types named before are of group version v1 unless given otherwise.
 func TestScenarios(t *testing.T) {
 	golden.Scenarios(t, 10, func(t *testing.T, text string) string { return newScenario(t).run(text) })
 }

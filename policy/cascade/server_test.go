@@ -20,7 +20,7 @@ type server struct {
 	types   map[string]*servedAs // by apiVersion/kind: what discovery and reads know
 	nextUID int
 	fault   string // the first action that the true world forbids
-	// What was so for a while: rules that rest on a read allow what it told.
+	// What was so for a while: rules that rest on a read allow what it returned.
 	waited   map[string]time.Time // UID: last moment at which it waited
 	orphans  map[string]int       // UID: version at which it first was to be orphaned
 	owned    map[string][]string  // UID: those that it ever named as owners
@@ -32,7 +32,7 @@ type server struct {
 	leftBehind map[string]bool
 	forgotten  int // entries of the journal that a sweep took away
 	lies       lying
-	asRead     map[string]gc.Object // of another API server: UID, as a live read last told
+	asRead     map[string]gc.Object // of another API server: UID, as a live read last returned
 }
 
 type stored struct {
@@ -138,7 +138,7 @@ func (s *server) create(kind, namespace, name string, owners []gc.Reference, fin
 	return o
 }
 
-// changed gives an object a new version, and tells the watch.
+// changed gives an object a new version, and notifies the watch.
 func (s *server) changed(o *stored) {
 	s.version++
 	o.ResourceVersion = fmt.Sprint(s.version)
@@ -232,7 +232,7 @@ func (s *server) unresolvable(o *stored) bool {
 	})
 }
 
-// mayGo says why a reference may not be taken for dangling or waiting; "" if it
+// mayGo returns why a reference may not be taken for dangling or waiting; "" if it
 // may.
 func (s *server) mayGo(o *stored, r gc.Reference) string {
 	owner := s.owner(o, r)
@@ -240,7 +240,7 @@ func (s *server) mayGo(o *stored, r gc.Reference) string {
 		return ""
 	}
 	if at, ok := s.waited[owner.UID]; ok && s.now.Sub(at) <= time.Second {
-		return "" // a read told so within the last second
+		return "" // a read returned this within the last second
 	}
 	return fmt.Sprintf("%s %s is a solid owner", owner.Kind, owner.Name)
 }

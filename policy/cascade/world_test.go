@@ -43,7 +43,7 @@ func newWorld(roll dice) *world {
 	return w
 }
 
-func (w *world) tell(format string, args ...any) {
+func (w *world) logf(format string, args ...any) {
 	w.story = append(w.story, fmt.Sprintf(format, args...))
 }
 
@@ -58,7 +58,7 @@ func (w *world) restart() {
 	w.c, w.flight, w.late = New(c), nil, nil
 	w.c.ExcludeNamespaces(w.now, []string{w.excludes})
 	w.recall()
-	w.tell("restart")
+	w.logf("restart")
 	for _, kind := range kindNames {
 		w.streams[kind].listed = false
 	}
@@ -101,7 +101,7 @@ func (w *world) restore() {
 	if w.saved == nil {
 		return
 	}
-	w.tell("etcd is restored")
+	w.logf("etcd is restored")
 	w.saved()
 	w.saved = nil
 	w.flight = nil // connections are broken
@@ -140,7 +140,7 @@ func (w *world) sweep() {
 		}
 	}
 	for _, id := range w.c.Swept(w.now, w.now) {
-		w.tell("forget %s", id)
+		w.logf("forget %s", id)
 		delete(w.journal, id)
 		w.forgotten++
 	}
@@ -168,7 +168,7 @@ func (w *world) list(kind string) {
 	}
 	w.c.Synced(w.now, t.APIVersion, t.Kind)
 	st.listed = true
-	w.tell("list %s", kind)
+	w.logf("list %s", kind)
 }
 
 // deliver the next event of a type, or an old one again.
@@ -181,7 +181,7 @@ func (w *world) deliver(kind string) {
 		w.list(kind)
 		return
 	}
-	// What is told in order stays in order where versions cannot say.
+	// Events that come in order stay in order where versions cannot decide.
 	if !w.calm && !w.forgets && len(st.past) > 0 && !w.types[st.as].Aggregated && w.roll(8) == 0 {
 		w.hand(st.past[w.roll(len(st.past))], "again")
 		return
@@ -196,7 +196,7 @@ func (w *world) deliver(kind string) {
 }
 
 func (w *world) hand(e event, how string) {
-	w.tell("event %s %s/%s rv=%s deleted=%v terminating=%v %v %s", e.object.Kind, e.object.Namespace, e.object.Name, e.object.ResourceVersion, e.deleted, e.object.Terminating, e.object.Finalizers, how)
+	w.logf("event %s %s/%s rv=%s deleted=%v terminating=%v %v %s", e.object.Kind, e.object.Namespace, e.object.Name, e.object.ResourceVersion, e.deleted, e.object.Terminating, e.object.Finalizers, how)
 	if e.deleted {
 		w.c.Forget(w.now, e.object)
 	} else {
@@ -224,7 +224,7 @@ func (w *world) carryOut(at int) {
 	switch a.Verb {
 	case gc.Warn:
 	case gc.Record:
-		w.tell("record %s %s/%s: fails %v", a.Object.Kind, a.Object.Namespace, a.Object.Name, fails)
+		w.logf("record %s %s/%s: fails %v", a.Object.Kind, a.Object.Namespace, a.Object.Name, fails)
 		if fails {
 			w.c.Finished(w.now, a.ID, gc.Failed)
 			return
@@ -236,7 +236,7 @@ func (w *world) carryOut(at int) {
 		if fails {
 			answer = gc.Answer{}
 		}
-		w.tell("%s %s %s/%s: %d", a.Verb, a.Object.Kind, a.Object.Namespace, a.Object.Name, answer.State)
+		w.logf("%s %s %s/%s: %d", a.Verb, a.Object.Kind, a.Object.Namespace, a.Object.Name, answer.State)
 		w.answer(a, func() { w.c.Answered(w.now, asOf, a.ID, answer) })
 	default:
 		w.outrun(a)
@@ -247,7 +247,7 @@ func (w *world) carryOut(at int) {
 		if !fails {
 			result, response = w.execute(a)
 		}
-		w.tell("%s %s %s/%s %s %s (%s): %s", a.Verb, a.Policy, a.Object.Namespace, a.Object.Name, a.Object.Kind, a.Finalizer, a.Reason, result)
+		w.logf("%s %s %s/%s %s %s (%s): %s", a.Verb, a.Policy, a.Object.Namespace, a.Object.Name, a.Object.Kind, a.Finalizer, a.Reason, result)
 		lost := result != gc.Deferred && !w.calm && w.roll(12) == 0
 		w.answer(a, func() {
 			if response != nil {
@@ -273,7 +273,7 @@ func (w *world) outrun(a gc.Action) {
 	} else {
 		w.setOwners(o, o.Owners)
 	}
-	w.tell("somebody is quicker with %s %s/%s: %v", o.Kind, o.Namespace, o.Name, o.Owners)
+	w.logf("somebody is quicker with %s %s/%s: %v", o.Kind, o.Namespace, o.Name, o.Owners)
 }
 
 // answer hands an answer over: now, or after something else has happened.
@@ -283,7 +283,7 @@ func (w *world) answer(a gc.Action, hand func()) {
 		return
 	}
 	w.late = append(w.late, func() {
-		w.tell("the answer to %s %s %s/%s comes late", a.Verb, a.Object.Kind, a.Object.Namespace, a.Object.Name)
+		w.logf("the answer to %s %s %s/%s comes late", a.Verb, a.Object.Kind, a.Object.Namespace, a.Object.Name)
 		hand()
 	})
 }
@@ -303,12 +303,12 @@ func (w *world) breakOff(kind string) {
 		return
 	}
 	if st.listed && w.roll(2) == 0 {
-		w.tell("%s cannot be read for a moment", kind)
+		w.logf("%s cannot be read for a moment", kind)
 		w.c.Unreadable(w.now, t.APIVersion, t.Kind)
 		w.c.Synced(w.now, t.APIVersion, t.Kind)
 		return
 	}
-	w.tell("a list of %s breaks off", kind)
+	w.logf("a list of %s breaks off", kind)
 	w.c.Listing(w.now, t.APIVersion, t.Kind)
 	for _, o := range w.objects {
 		if o.Kind == kind && w.roll(2) == 0 {
@@ -318,15 +318,15 @@ func (w *world) breakOff(kind string) {
 	st.listed, st.pending, st.past = false, nil, nil
 }
 
-// deferred is what the gate says of deletions that it does not want now.
+// deferred returns the answer of the gate to deletions that it does not want now.
 func (w *world) deferred(a gc.Action) gc.Result {
 	if w.roll(3) == 0 {
-		w.tell("deletions are held")
+		w.logf("deletions are held")
 		w.c.Hold(w.now, true)
 		return gc.Deferred
 	}
 	pause := time.Duration(1+w.roll(30)) * 100 * time.Millisecond
-	w.tell("root %s is slowed for %v", a.Root.UID, pause)
+	w.logf("root %s is slowed for %v", a.Root.UID, pause)
 	w.c.Slow(w.now, a.Root.UID, w.now.Add(pause), 1+w.roll(3))
 	return gc.Deferred
 }
@@ -341,13 +341,13 @@ func (w *world) lie() {
 		w.lies = liedOnce
 		w.streams["Far"].listed = false
 	}
-	w.tell("lying: %d", w.lies)
+	w.logf("lying: %d", w.lies)
 }
 
 // settle lets everything happen that is going to, without anybody interfering.
 func (w *world) settle() error {
 	w.calm = true
-	w.tell("calm")
+	w.logf("calm")
 	for len(w.late) > 0 {
 		w.arrive(0)
 	}

@@ -45,7 +45,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// What the benchmark measures is what it says, and every pass has its part.
+// The benchmark measures what its name promises, and every pass has its part.
 func TestCrashLoops(t *testing.T) {
 	s := crashLoops(5000)
 	plan := Decide(s, noon)

@@ -206,8 +206,8 @@ func TestRemovesWhatTheKubeletRemoves(t *testing.T) {
 	})
 }
 
-// The same, so often that rare coincidences occur. A world that fails is told
-// by its number.
+// The same, so often that rare coincidences occur. The number of a world
+// that fails is reported.
 func TestHundredThousandWorlds(t *testing.T) {
 	const worlds = 100_000
 	reasons := make(map[Reason]int)

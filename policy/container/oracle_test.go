@@ -9,7 +9,7 @@ import (
 
 // oracle decides the same as Decide in the most naive way: one removal after
 // the other, and after each it looks at everything again. It keeps no tables,
-// and shares no code with Decide but what says whether a policy makes sense.
+// and shares no code with Decide except the validation of a policy.
 type oracle struct {
 	s     Snapshot
 	now   time.Time

@@ -79,8 +79,8 @@ func (d *decision) findPods() map[string]*pod {
 func (d *decision) judgePods(pods map[string]*pod) {
 	listed := make(map[string]Pod, len(d.Pods))
 	for _, p := range d.Pods {
-		// A pod that is listed twice is deleting, ended or evicted only if both entries say
-		// so.
+		// A pod that is listed twice is deleting, ended or evicted only if both entries
+		// agree.
 		if other, ok := listed[p.UID]; ok {
 			p.Deleting = p.Deleting && other.Deleting
 			p.Ended = p.Ended && other.Ended

@@ -14,8 +14,8 @@ import (
 )
 
 // inAnyWorld checks a property in worlds that rapid draws and shrinks, and in
-// many more that a seed draws. A world without the property is told by the
-// error.
+// many more that a seed draws. The error names a world without the
+// property.
 func inAnyWorld(t *testing.T, property func(Snapshot, dice) error) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
@@ -54,7 +54,7 @@ func different(what string, want, got any) error {
 	return nil
 }
 
-// The rules that matter most, said without the oracle.
+// The most important rules, checked without the oracle.
 func TestDecideIsSane(t *testing.T) {
 	inAnyWorld(t, func(s Snapshot, d dice) error {
 		nonsense(d, &s)
@@ -65,7 +65,7 @@ func TestDecideIsSane(t *testing.T) {
 // After the plan the limits hold, and there is nothing more to do.
 func TestLimitsHoldAfterwards(t *testing.T) {
 	inAnyWorld(t, func(s Snapshot, _ dice) error {
-		// What told of a static pod may go first: an old sandbox, when the newer one
+		// The sandbox that marks a pod as static may go first: an old sandbox, when the newer one
 		// is not static. No kubelet makes such a pod.
 		s.StaticPodsKnown = true
 		for i := range s.Containers {
@@ -104,7 +104,7 @@ func ripeUnits(s Snapshot) (units map[unit]int, total int) {
 // Nothing goes that the rules do not ask for.
 func TestRemovesNoMoreThanNeeded(t *testing.T) {
 	inAnyWorld(t, func(s Snapshot, _ dice) error {
-		for i := range s.Containers { // why a failed one should go is not said
+		for i := range s.Containers { // the reason to remove a failed one is not recorded
 			s.Containers[i].RetryAt = time.Time{}
 		}
 		perPod, byTotal := takenByLimits(s, Decide(s, noon))

@@ -233,7 +233,7 @@ func compareLogs(l Logs, after Snapshot, removed []string) error {
 	return nil
 }
 
-// splitCalls tells calls of the runtime, sorted, from directories of logs.
+// splitCalls separates calls of the runtime, sorted, from directories of logs.
 func splitCalls(all []string) (calls, logs []string) {
 	for _, call := range all {
 		if entry, ok := strings.CutPrefix(call, "remove logs "); ok {

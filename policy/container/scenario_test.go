@@ -11,13 +11,13 @@ import (
 	"github.com/ebb-agent/ebb/tools/golden"
 )
 
-// Scenarios are stories of a node, told in testdata/*.txt. A block of commands
-// ends with "----"; what Decide says follows it, up to an empty line.
+// Scenarios are histories of a node in testdata/*.txt. A block of commands
+// ends with "----"; the output of Decide follows it, up to an empty line.
 //
 //	policy [min-age=5m] [per-pod=1] [max=-1] [from=creation|termination] [start-grace=1m]
 //	pods known|known-but-static|unknown
 //	reclaim-ended on|off
-//	pod POD [deleting] [ended] [evicted]      the source names it, or says something new
+//	pod POD [deleting] [ended] [evicted]      the source names it, or reports a change
 //	forget POD                                the source names it no more
 //	sandbox ID POD ready|notready created=1h [attempt=2] [static]
 //	container ID POD/NAME|foreign created|running|exited|unknown sandbox=S created=1h [finished=5m] [attempt=2]
@@ -178,7 +178,7 @@ func carryOut(s *Snapshot, container, sandbox string, action Action) {
 	}
 }
 
-// without is a copy that lacks what is told, so that the snapshot handed to
+// without returns a copy without the elements that are gone, so that the snapshot handed to
 // Decide before stays as it was.
 func without[T any](list []T, gone func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(list), gone)
@@ -225,7 +225,7 @@ func has(args map[string]string, key string) bool {
 	return ok
 }
 
-// podNamed is a pod whose UID tells its name; the zero value for "foreign".
+// podNamed is a pod whose UID contains its name; the zero value for "foreign".
 func podNamed(name string) PodID {
 	if name == "foreign" {
 		return PodID{}
@@ -233,7 +233,7 @@ func podNamed(name string) PodID {
 	return podOf(name)
 }
 
-// describe tells the last plan.
+// describe prints the last plan.
 func (sc *scenario) describe() string {
 	var out strings.Builder
 	for i, step := range sc.plan.Steps {

@@ -102,7 +102,7 @@ type Sandbox struct {
 	Pod      PodID
 	Attempt  uint32
 	NotReady bool
-	Static   bool // its annotations say that the pod is a static one
+	Static   bool // its annotations mark the pod as a static one
 	Created  time.Time
 
 	RetryAt time.Time // after a step that failed: left alone until then
@@ -123,7 +123,7 @@ type Pod struct {
 }
 
 // Reason is why a container or sandbox is kept or removed, as a stable word for
-// metrics and logs. Detail says the rest in words.
+// metrics and logs. Detail explains it in words.
 type Reason string
 
 // Reasons to keep a container or sandbox. If several apply, the first in this list is given.

@@ -54,7 +54,7 @@ func TestValidate(t *testing.T) {
 	if got := joinProblems(wrong.Validate()); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	// People are told of it where they look for reasons.
+	// The reasons mention it, because people look there.
 	s := oneDead()
 	s.Policy = wrong
 	for _, d := range Decide(s, noon).Keep {

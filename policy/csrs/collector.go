@@ -23,7 +23,7 @@ func New(config Config) *Collector {
 
 // Configure replaces the configuration and judges all requests again.
 func (c *Collector) Configure(now time.Time, config Config) {
-	c.Tell(now)
+	c.SetTime(now)
 	c.config = config
 	for name, s := range c.signers {
 		s.patience = config.with(name)

@@ -46,17 +46,17 @@ func TestRules(t *testing.T) {
 		{"conditions of other types", csrs.Request{Created: noon, Handled: true}, csrs.Undecided, none},
 		{"approved", csrs.Request{Created: noon, Handled: true, Approved: since(noon.Add(time.Minute))}, csrs.Unissued, noon.Add(day + time.Minute)},
 		{"approved after days", csrs.Request{Created: noon.AddDate(0, 0, -9), Handled: true, Approved: since(noon)}, csrs.Unissued, noon.Add(day)},
-		{"approved, nobody says when", csrs.Request{Created: noon, Handled: true, Approved: since(none)}, csrs.TimeMissing, none},
+		{"approved, no time given", csrs.Request{Created: noon, Handled: true, Approved: since(none)}, csrs.TimeMissing, none},
 		{"issued", csrs.Request{Created: noon, Handled: true, Approved: since(noon), Issued: true, NotAfter: long}, csrs.Issued, noon.Add(time.Hour)},
 		{"issued, and expires sooner", csrs.Request{Handled: true, Approved: since(noon), Issued: true, NotAfter: noon.Add(time.Minute)}, csrs.Expired, noon.Add(time.Minute)},
 		{"issued, and expires at that moment", csrs.Request{Handled: true, Approved: since(noon), Issued: true, NotAfter: noon.Add(time.Hour)}, csrs.Issued, noon.Add(time.Hour)},
 		{"issued, and expires never", csrs.Request{Handled: true, Approved: since(none), Issued: true, NotAfter: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}, csrs.Expired, time.Unix(0, math.MaxInt64)},
-		{"issued, nobody says when", csrs.Request{Handled: true, Approved: since(none), Issued: true, NotAfter: long}, csrs.Expired, long},
+		{"issued, no time given", csrs.Request{Handled: true, Approved: since(none), Issued: true, NotAfter: long}, csrs.Expired, long},
 		{"issued, garbled", csrs.Request{Handled: true, Approved: since(noon), Issued: true}, csrs.IssuedUnreadable, noon.Add(time.Hour)},
-		{"issued, garbled, nobody says when", csrs.Request{Handled: true, Approved: since(none), Issued: true}, csrs.TimeMissing, none},
+		{"issued, garbled, no time given", csrs.Request{Handled: true, Approved: since(none), Issued: true}, csrs.TimeMissing, none},
 		{"issued without approval", csrs.Request{Created: noon, Handled: true, Issued: true, NotAfter: noon}, csrs.Undecided, none},
 		{"denied", csrs.Request{Created: noon, Handled: true, Denied: since(noon)}, csrs.Denied, noon.Add(time.Hour)},
-		{"denied, nobody says when", csrs.Request{Created: noon, Handled: true, Denied: since(none)}, csrs.TimeMissing, none},
+		{"denied, no time given", csrs.Request{Created: noon, Handled: true, Denied: since(none)}, csrs.TimeMissing, none},
 		{"failed", csrs.Request{Created: noon, Handled: true, Failed: since(noon)}, csrs.Failed, noon.Add(time.Hour)},
 		{"approved, and failed", csrs.Request{Handled: true, Approved: since(noon), Failed: since(noon.Add(time.Minute))}, csrs.Failed, noon.Add(time.Hour + time.Minute)},
 		{"denied, and failed before", csrs.Request{Handled: true, Denied: since(noon), Failed: since(noon.Add(-time.Minute))}, csrs.Failed, noon.Add(time.Hour - time.Minute)},
@@ -91,7 +91,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestSigners: the first entry that names a signer counts, and what it does not say is as
+// TestSigners: the first entry that names a signer counts, and what it does not set is as
 // for all others.
 func TestSigners(t *testing.T) {
 	config := csrs.Config{

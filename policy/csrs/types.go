@@ -31,7 +31,7 @@ type PodRequest struct {
 	Created time.Time // metadata.creationTimestamp
 }
 
-// Config says how long requests are kept.
+// Config is how long requests are kept.
 type Config struct {
 	Patience          // for requests to signers that Signers does not name
 	Signers  []Signer // the first that names a request's signer counts

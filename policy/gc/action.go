@@ -15,13 +15,13 @@ func (c Collector) String() string {
 	return string(c)
 }
 
-// Root returns coordinates that stand for the collector. They are the root of its own
+// Root returns coordinates that represent the collector. They are the root of its own
 // deletions, and of the deletions of dependents that those leave behind.
 func (c Collector) Root() Coordinates {
 	return Coordinates{Kind: "Collector", Name: string(c), UID: "collector/" + string(c)}
 }
 
-// IsCollector reports whether a root stands for a collector. No object has such
+// IsCollector reports whether a root represents a collector. No object has such
 // coordinates.
 func (c Coordinates) IsCollector() bool { return c.APIVersion == "" && c.Kind == "Collector" }
 
@@ -107,5 +107,5 @@ type Action struct {
 	Root Coordinates
 }
 
-// Reason says why an action is asked for, or why an object is kept.
+// Reason is why an action is asked for, or why an object is kept.
 type Reason string

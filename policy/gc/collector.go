@@ -82,8 +82,8 @@ func (c *Collection[E]) Beside(kind string, b Beside) {
 	}{kind, b})
 }
 
-// Tell sets the time of the last input.
-func (c *Collection[E]) Tell(now time.Time) { c.now = now }
+// SetTime sets the time of the last input.
+func (c *Collection[E]) SetTime(now time.Time) { c.now = now }
 
 // Objects returns the objects that are kept.
 func (c *Collection[E]) Objects() *Objects[E] { return &c.objects }

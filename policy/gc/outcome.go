@@ -31,14 +31,14 @@ const (
 	Conflict                // a precondition or a test did not hold
 	Gone                    // a Status NotFound whose details name that very object
 	Forbidden               // 403, or an admission webhook refused: retried, seldom
-	// TooMany: the server wants fewer requests; that says nothing of the object. The caller
+	// TooMany: the server wants fewer requests; this does not concern the object itself. The caller
 	// limits the request rate; this action is emitted again soon.
 	TooMany
 	// Withheld: the caller did not want the action. The same action is not emitted again
 	// until the object changes, or [Interface.Release].
 	Withheld
-	// Deferred: the caller does not want the action now. Before this result it says by
-	// [Interface.Slow] or [Interface.Hold] when it wants more of these.
+	// Deferred: the caller does not want the action now. Before this result it calls
+	// [Interface.Slow] or [Interface.Hold], which set when it wants more of these.
 	Deferred
 )
 

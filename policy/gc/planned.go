@@ -11,7 +11,7 @@ import (
 type Planned struct {
 	Object Coordinates
 	Finding
-	Detail string // for a person; "" if the reason says all
+	Detail string // for a person; "" if the reason is enough
 }
 
 // Earliest returns up to most of the objects that are due until a time, those due longest

@@ -146,7 +146,7 @@ func (q *Queue[E]) Ready(now time.Time, most int, ask func(E) (Action, bool)) []
 	for len(out) < most && len(q.heap) > 0 && q.heap[0].queued().at() <= nanos(now) && q.pass() {
 		e := q.heap[0]
 		i := e.queued()
-		i.flags.set(wanted|overtaken|released, false) // wanted unless ask says otherwise
+		i.flags.set(wanted|overtaken|released, false) // wanted unless ask decides otherwise
 		a, ok := ask(e)
 		if !ok {
 			q.put(e)

@@ -9,7 +9,7 @@ import (
 // [time.Time].
 type Stamp int64
 
-// NoStamp stands for no time.
+// NoStamp represents no time.
 const NoStamp Stamp = math.MinInt64
 
 // StampOf rounds up, so that no action comes early. The zero time becomes NoStamp.

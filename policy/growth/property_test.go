@@ -85,7 +85,7 @@ func TestRateIsTheWeightedMean(t *testing.T) {
 		got, known := rateOf(readings).PerSecond()
 		want, wantKnown := oracle(readings)
 		if known != wantKnown || !near(got, want, scaleOf(readings)) {
-			t.Fatalf("%v a second (known: %v), the oracle says %v (%v)", got, known, want, wantKnown)
+			t.Fatalf("%v a second (known: %v), want %v (%v)", got, known, want, wantKnown)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestAnswersMakeSense(t *testing.T) {
 		case math.IsNaN(seconds), seconds < 0, !known && seconds != 0:
 			t.Fatalf("full in %v s (known: %v)", seconds, known)
 		case r.last.Available == 0 && (seconds != 0 || !known):
-			t.Fatalf("it is full, and said to be in %v s (known: %v)", seconds, known)
+			t.Fatalf("it is full, and reported to be in %v s (known: %v)", seconds, known)
 		case r.last.Available > 0 && known != rateKnown:
 			t.Fatal("the time is known if the rate is")
 		case known && !math.IsInf(seconds, 1) && r.last.Available > 0:
@@ -108,7 +108,7 @@ func TestAnswersMakeSense(t *testing.T) {
 				t.Fatalf("in %v s at %v a second, %v would be left of %d", seconds, rate, left, r.last.Available)
 			}
 		case known && rate > 0 && float64(r.last.Available)/rate <= Never.Seconds() && math.IsInf(seconds, 1):
-			t.Fatalf("%v a second fill %d, and it is said never to be full", rate, r.last.Available)
+			t.Fatalf("%v a second fill %d, and it is reported never to be full", rate, r.last.Available)
 		}
 	})
 }

@@ -21,7 +21,7 @@ func TestSecondsToFull(t *testing.T) {
 		want     float64
 	}{
 		"nothing is read yet":                       {nil, unknown},
-		"one reading tells no rate":                 {[]Reading{at(0, 50*gib, 0)}, unknown},
+		"one reading gives no rate":                 {[]Reading{at(0, 50*gib, 0)}, unknown},
 		"two that are too close":                    {[]Reading{at(0, 50*gib, 0), at(9, 40*gib, 0)}, unknown},
 		"10 GiB in 10 s, 40 are left":               {[]Reading{at(0, 50*gib, 0), at(10, 40*gib, 0)}, 40},
 		"the same with a reading in between":        {[]Reading{at(0, 50*gib, 0), at(1, 49*gib, 0), at(10, 40*gib, 0)}, 40},

@@ -78,7 +78,7 @@ func (o oracle) account() (lines []ImageAccount) {
 	return lines
 }
 
-// genStore draws a snapshot with all that an account tells apart.
+// genStore draws a snapshot with all that an account distinguishes.
 func genStore(t *rapid.T) Snapshot {
 	s := genSnapshot(t)
 	n := len(s.Graph.Nodes)

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Each node is there once, with what it leads to, and what is said of images is the same.
+// Each node is there once, with what it leads to, and the results for images are the same.
 func TestArrange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := genStore(t)

@@ -33,7 +33,7 @@ var ofTheRequest = wording{
 func Ask(s Snapshot, need Size, now time.Time) Asked {
 	s.Hold = nil
 	d := newDecision(s, now)
-	d.asked, d.says = true, &ofTheRequest
+	d.asked, d.wording = true, &ofTheRequest
 	d.need = weight{bytes: need.Bytes, inodes: need.Inodes}
 	answer := Asked{Plan: d.decide()}
 	answer.May, answer.Most = len(d.order), sum(d.frees).size()

@@ -68,7 +68,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// What the benchmark measures is what it says.
+// The benchmark measures what its name promises.
 func TestLargeNode(t *testing.T) {
 	s := largeNode(2000, 10)
 	plan := Decide(s, noon)

@@ -16,7 +16,7 @@ func Decide(s Snapshot, now time.Time) Plan {
 
 func newDecision(s Snapshot, now time.Time) *decision {
 	now = now.Round(0) // wall clock only, like all times in the snapshot
-	d := &decision{Snapshot: s, now: now, images: classify(s, now), says: &ofTheThreshold}
+	d := &decision{Snapshot: s, now: now, images: classify(s, now), wording: &ofTheThreshold}
 	if problems := s.Policy.Validate(); len(problems) > 0 {
 		d.Blocked = "policy: " + joinProblems(problems)
 	} else {
@@ -37,11 +37,11 @@ func (d *decision) decide() Plan {
 // decision is the state of one call of Decide, Ask or Why.
 type decision struct {
 	Snapshot
-	now    time.Time
-	images []*candidate // by ID
-	says   *wording     // how the need is named in explanations
-	asked  bool         // true for Ask: nothing goes for its age alone
-	need   weight       // what has to become available; zero if nothing is to be reclaimed
+	now     time.Time
+	images  []*candidate // by ID
+	wording *wording     // how the need is named in explanations
+	asked   bool         // true for Ask: nothing goes for its age alone
+	need    weight       // what has to become available; zero if nothing is to be reclaimed
 
 	stays *marker // reachable from holders and from images that never go
 
@@ -209,9 +209,9 @@ func (d *decision) whyKept(c *candidate, low string) (Reason, string) {
 	case spared && d.stuck != (weight{}):
 		return KeptFutile, d.futile(pardon.costs)
 	case d.stuck != (weight{}):
-		return KeptHold, d.says.notReached
+		return KeptHold, d.wording.notReached
 	case d.need != (weight{}) || d.asked:
-		return KeptNotNeeded, d.says.reached
+		return KeptNotNeeded, d.wording.reached
 	}
 	return KeptNotNeeded, low
 }
@@ -227,7 +227,7 @@ func (d *decision) futile(costs weight) string {
 	if d.stuck.inodes > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %d inodes", costs.inodes, needed.inodes))
 	}
-	return d.says.futile + strings.Join(parts, " and ")
+	return d.wording.futile + strings.Join(parts, " and ")
 }
 
 func (d *decision) removal(c *candidate, frees weight) Decision {

@@ -234,7 +234,7 @@ func TestBlockedCopiesTheHold(t *testing.T) {
 	}
 }
 
-// A hold for bytes says nothing about inodes: they get their own attempt, and
+// A hold for bytes does not apply to inodes: they get their own attempt, and
 // the hold keeps its age.
 func TestHoldSpreadsToTheOtherDimension(t *testing.T) {
 	s := full()

@@ -111,7 +111,7 @@ func TestParseKeepRuleRefuses(t *testing.T) {
 			t.Errorf("rule %q: error %v, want one with %q", rule, err, want)
 		}
 		if err != nil && !strings.HasPrefix(err.Error(), "keep rule ") {
-			t.Errorf("error %q does not say which rule", err)
+			t.Errorf("error %q does not name the rule", err)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // oracle decides the same as Decide in the most naive way: it tries every
 // prefix, and finds what a set of images frees by spreading marks over all nodes
-// until nothing changes. It shares no code with Decide but what says whether a policy makes sense.
+// until nothing changes. It shares no code with Decide except the validation of a policy.
 type oracle struct {
 	s   Snapshot
 	now time.Time
@@ -22,7 +22,7 @@ type verdict struct {
 	Need   [2]uint64
 }
 
-// holds is what a hold says of images.
+// holds is the part of a hold that concerns images.
 type holds struct {
 	Unread, Images []string // sorted
 }
@@ -209,7 +209,7 @@ func (o oracle) decide() verdict {
 	return v
 }
 
-// before says that a goes before b.
+// before reports whether a goes before b.
 func (o oracle) before(a, b Image) bool {
 	for _, pair := range [][2]time.Time{
 		{known(a.LastUsed, a.Observed), known(b.LastUsed, b.Observed)},
@@ -384,7 +384,7 @@ func (o oracle) explain(v *verdict, aged, rest []Image, chosen, spared []string)
 	for _, img := range rest {
 		switch {
 		case slices.Contains(chosen, img.ID):
-		case slices.Contains(spared, img.ID): // said by prune
+		case slices.Contains(spared, img.ID): // set by prune
 		case v.Hold != nil:
 			v.Kept[img.ID] = KeptHold
 		default:

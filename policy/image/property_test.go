@@ -176,7 +176,7 @@ func summarize(p Plan) verdict {
 	return v
 }
 
-// The rules that matter most, said without the oracle.
+// The most important rules, checked without the oracle.
 func TestDecideInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := genSnapshot(t)

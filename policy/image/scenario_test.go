@@ -12,9 +12,9 @@ import (
 	"github.com/ebb-agent/ebb/tools/golden"
 )
 
-// Scenarios are stories of a node, told in testdata/*.txt. A block of commands
-// ends with "----"; what Decide says follows it, up to an empty line. Sizes are
-// in bytes of a disk as small as the story needs.
+// Scenarios are histories of a node in testdata/*.txt. A block of commands
+// ends with "----"; the output of Decide follows it, up to an empty line. Sizes are
+// in bytes of a disk as small as the scenario needs.
 //
 //	policy high=80 low=75 [inodes-high= inodes-low= min-age= max-age= futile=]
 //	disk capacity=1000 available=150 [inodes= inodes-available=]
@@ -34,17 +34,17 @@ func TestScenarios(t *testing.T) {
 }
 
 type scenario struct {
-	t     *testing.T
-	s     Snapshot
-	now   time.Time
-	nodes map[string]NodeID
-	plan  Plan
-	tell  func() string // what was asked last
+	t      *testing.T
+	s      Snapshot
+	now    time.Time
+	nodes  map[string]NodeID
+	plan   Plan
+	render func() string // describes the last answer
 }
 
 func newScenario(t *testing.T) *scenario {
 	sc := &scenario{t: t, now: noon, nodes: make(map[string]NodeID)}
-	sc.tell = func() string { return sc.describe(sc.plan) }
+	sc.render = func() string { return sc.describe(sc.plan) }
 	return sc
 }
 
@@ -61,7 +61,7 @@ func (sc *scenario) run(text string) string {
 		}
 		fmt.Fprintln(&out, line)
 		if line == "----" {
-			out.WriteString(sc.tell())
+			out.WriteString(sc.render())
 			skipping = true
 			continue
 		}
@@ -129,23 +129,23 @@ func (sc *scenario) do(words []string) {
 	}
 }
 
-// ask puts a question; what is told next is its answer.
+// ask runs a query; the next output is its answer.
 func (sc *scenario) ask(words []string, args map[string]string) {
 	switch words[0] {
 	case "decide":
 		sc.plan = Decide(sc.s, sc.now)
 		sc.s.Hold = sc.plan.Hold
-		sc.tell = func() string { return sc.describe(sc.plan) }
+		sc.render = func() string { return sc.describe(sc.plan) }
 	case "ask":
 		need := Size{uint64(sc.number(args["free"])), uint64(sc.number(args["inodes"]))}
 		if to, ok := args["to"]; ok {
 			need.Bytes = sc.s.Disk.BytesTo(int(sc.number(to)))
 		}
-		sc.tell = func() string { return sc.describeAsked(Ask(sc.s, need, sc.now)) }
+		sc.render = func() string { return sc.describeAsked(Ask(sc.s, need, sc.now)) }
 	case "why":
-		sc.tell = func() string { return sc.describeWhy(words[1]) }
+		sc.render = func() string { return sc.describeWhy(words[1]) }
 	case "account":
-		sc.tell = func() string { return sc.describeAccount(Account(sc.s.Graph, sc.s.Images)) }
+		sc.render = func() string { return sc.describeAccount(Account(sc.s.Graph, sc.s.Images)) }
 	default:
 		sc.t.Fatalf("unknown command %q", words[0])
 	}
@@ -260,7 +260,7 @@ func (sc *scenario) duration(s string) time.Duration {
 	return d
 }
 
-// describe tells a plan.
+// describe prints a plan.
 func (sc *scenario) describe(p Plan) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "used %d%%", sc.s.Disk.UsedPercent())

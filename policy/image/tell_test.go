@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// How scenarios tell what Ask, Why and Account say.
+// How scenarios print the results of Ask, Why and Account.
 
 func (sc *scenario) describeAsked(a Asked) string {
 	return fmt.Sprintf("asked: frees %s, at most %s\n", a.Frees, a.Most) + sc.describe(a.Plan)

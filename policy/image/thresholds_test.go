@@ -108,7 +108,7 @@ func TestThresholdsAgreeWithUsedPercent(t *testing.T) {
 			return Disk{CapacityBytes: capacity, AvailableBytes: available}.UsedPercent()
 		}
 		if got, want := used(available), kubeletUsedPercent(capacity, available); got != want {
-			t.Fatalf("%d of %d available: %d %% used, the kubelet says %d %%", available, capacity, got, want)
+			t.Fatalf("%d of %d available: %d %% used, the kubelet computes %d %%", available, capacity, got, want)
 		}
 		raiseAt, ok := RaiseAt(capacity, high)
 		if !ok {

@@ -152,7 +152,7 @@ type Graph struct {
 }
 
 // Reason is why an image is kept or removed, as a stable word for metrics and
-// logs. Detail in Decision says the rest in words.
+// logs. Detail in Decision explains it in words.
 type Reason string
 
 // Reasons to keep an image. If several apply, the first in this list is given.

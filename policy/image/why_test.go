@@ -59,7 +59,7 @@ func checkRules(t *rapid.T, e Explanation) {
 		protects := i < len(protections)
 		switch {
 		case r.Text == "":
-			t.Fatalf("%s says nothing", r.Reason)
+			t.Fatalf("%s has no text", r.Reason)
 		case protects && r.State == NotReached, !protects && (i > first) != (r.State == NotReached):
 			t.Fatalf("%s %v, and the first that holds is %s", r.Reason, r.State, e.Reason)
 		case e.Goes && r.State == Holds && i != first:
@@ -118,7 +118,7 @@ func TestWhyAgreesWithOracle(t *testing.T) {
 	})
 }
 
-// A rule that tells when it changes does so then, and not before, whatever the disk says.
+// A rule with a time of change changes then, and not before, whatever the disk reports.
 func TestRulesChangeInTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := genDoubtful(t)

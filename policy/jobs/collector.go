@@ -37,7 +37,7 @@ func New(config Config) *Collector {
 
 // Configure replaces the configuration and judges all Jobs again.
 func (c *Collector) Configure(now time.Time, config Config) {
-	c.Tell(now)
+	c.SetTime(now)
 	c.config = config
 	c.PlanAll()
 }

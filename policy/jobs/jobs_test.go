@@ -210,7 +210,7 @@ func TestUnreadable(t *testing.T) {
 }
 
 // TestWithheld: what the gate does not want is not asked for again before the Job changes
-// or the gate says so.
+// or the gate releases it.
 func TestWithheld(t *testing.T) {
 	job := jobs.Job{TTL: seconds(0), Ended: true, Finished: noon}
 	c := one(jobs.Config{}, object("", "j", "1"), job)
@@ -226,7 +226,7 @@ func TestWithheld(t *testing.T) {
 		}
 	}
 	withhold()
-	c.Observe(noon, jobType, object("", "j", "1"), job) // a list says the same
+	c.Observe(noon, jobType, object("", "j", "1"), job) // a list returns the same
 	if got := c.Ready(noon, 10); len(got) > 0 {
 		t.Fatalf("unchanged: %v", got)
 	}

@@ -10,7 +10,7 @@ import (
 // observeNamespace judges the Jobs of a Namespace again if its labels changed, because a
 // default TTL may depend on them.
 func (c *Collector) observeNamespace(now time.Time, t gc.Type, o gc.Object, fields any) {
-	c.Tell(now)
+	c.SetTime(now)
 	f, _ := fields.(Namespace)
 	if before, known := c.spaces.Observe(t, o, f.Labels); !known || !maps.Equal(before, f.Labels) {
 		c.replan(o.Name)

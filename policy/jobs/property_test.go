@@ -90,7 +90,7 @@ var namespaceType = gc.Type{APIVersion: "v1", Kind: "Namespace", Resource: "name
 func (in *cluster) step(c *jobs.Collector, w *gctest.World, pick func(int) int) {
 	name := w.Namespaces[pick(len(w.Namespaces))]
 	o := gc.Object{APIVersion: "v1", Kind: "Namespace", Name: name, UID: in.uids[name]}
-	tell := func(o gc.Object, team string) {
+	observe := func(o gc.Object, team string) {
 		in.version++
 		o.ResourceVersion = fmt.Sprint(in.version)
 		labels := map[string]string{"kubernetes.io/metadata.name": name}
@@ -120,7 +120,7 @@ func (in *cluster) step(c *jobs.Collector, w *gctest.World, pick func(int) int) 
 				o.UID += "+"
 				in.uids[name] = o.UID
 			}
-			tell(o, in.teams[name])
+			observe(o, in.teams[name])
 		}
 		c.Synced(w.Now, namespaceType)
 		in.read = true
@@ -129,7 +129,7 @@ func (in *cluster) step(c *jobs.Collector, w *gctest.World, pick func(int) int) 
 			o.UID = fmt.Sprint("space-", in.version)
 		}
 		in.uids[name], in.teams[name] = o.UID, []string{"", "build", "other"}[pick(3)]
-		tell(o, in.teams[name])
+		observe(o, in.teams[name])
 	}
 }
 

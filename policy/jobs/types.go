@@ -13,7 +13,7 @@ type Job struct {
 	Finished time.Time // lastTransitionTime of the first such condition; zero: not set
 }
 
-// Config says which Jobs are collected.
+// Config configures which Jobs are collected.
 type Config struct {
 	// Namespaces are those in which Jobs are collected. Empty: all.
 	Namespaces gc.Patterns

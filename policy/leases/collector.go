@@ -47,7 +47,7 @@ func New(config Config) *Collector {
 
 // Configure replaces the configuration and judges all Leases again.
 func (c *Collector) Configure(now time.Time, config Config) {
-	c.Tell(now)
+	c.SetTime(now)
 	c.config = config
 	c.PlanAll()
 }
@@ -56,7 +56,7 @@ func (c *Collector) Configure(now time.Time, config Config) {
 // a [Lease].
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	if t.Kind == "Node" {
-		c.Tell(now)
+		c.SetTime(now)
 		c.nodes.Observe(t, o, false)
 		return
 	}

@@ -12,7 +12,7 @@
 // While Nodes or Leases are not fully known, all Leases are kept.
 //
 // Leases of elections are reported if they have expired for longer than Config allows. Such a
-// Lease is deleted only if Config says so, and only if it has no holder or a live read finds
+// Lease is deleted only if Config allows it, and only if it has no holder or a live read finds
 // that the Pod that held it is gone. Leases by which API servers know each other, and ebb's
 // own, are never touched.
 package leases

@@ -156,7 +156,7 @@ func TestNodeThereAfterAll(t *testing.T) {
 	}
 }
 
-// TestNodeCameAndWent: what a live read said counts no more once the Node was there.
+// TestNodeCameAndWent: the result of a live read counts no more once the Node was there.
 func TestNodeCameAndWent(t *testing.T) {
 	c := one(leases.Config{Quarantine: time.Second}, lease("kube-node-lease", "n", "7"), leases.Lease{})
 	now := noon.Add(time.Second)
@@ -195,7 +195,7 @@ func TestNamesAreKept(t *testing.T) {
 	}
 }
 
-// TestNodesUnread: that a Node is missing is said by complete lists alone, and counts
+// TestNodesUnread: only complete lists prove that a Node is missing, and this counts
 // from the last of them.
 func TestNodesUnread(t *testing.T) {
 	c := leases.New(leases.Config{Quarantine: time.Minute})
@@ -234,7 +234,7 @@ func TestNodesUnread(t *testing.T) {
 	}
 }
 
-// TestRenewed: a kubelet without a Node may go on renewing. It is not disturbed, whatever its clock says.
+// TestRenewed: a kubelet without a Node may go on renewing. It is not disturbed, whatever its clock shows.
 func TestRenewed(t *testing.T) {
 	for _, ahead := range []time.Duration{40 * time.Second, -24 * time.Hour} {
 		c := one(leases.Config{}, lease("kube-node-lease", "n", "1"), leases.Lease{Holder: "n", Expires: noon.Add(ahead)})
@@ -302,7 +302,7 @@ func BenchmarkRenew(b *testing.B) {
 	b.ReportMetric(bytes, "heap-B/object")
 }
 
-// TestHolderChangesDuringRead: that the old holder's Pod is gone says nothing of the new one's.
+// TestHolderChangesDuringRead: that the old holder's Pod is gone proves nothing about the new one's.
 func TestHolderChangesDuringRead(t *testing.T) {
 	config := leases.Config{Elections: []leases.Election{{Names: gc.Patterns{"*-leader"}, After: time.Hour, Delete: true}}}
 	expired := noon.Add(-3 * time.Hour)

@@ -41,7 +41,7 @@ type oracle struct {
 	own        string
 
 	nodes     map[string]string // UIDs on the server, by name
-	told      map[string]string // names that were told, by UID
+	observed  map[string]string // names of observed Nodes, by UID
 	listed    map[string]bool   // UIDs; nil: no list of Nodes is on its way
 	known     time.Time         // since then, Nodes are; zero: they are not
 	left      map[string]time.Time
@@ -61,7 +61,7 @@ func ceil(at time.Time) time.Time {
 }
 
 func (o *oracle) there(node string) bool {
-	return slices.Contains(slices.Collect(maps.Values(o.told)), node)
+	return slices.Contains(slices.Collect(maps.Values(o.observed)), node)
 }
 
 // missing is the last moment at which something began that must hold for a Node to be
@@ -173,7 +173,7 @@ func (o *oracle) step() {
 			o.next++
 			o.nodes[name] = fmt.Sprint("node-", o.next)
 			if watched {
-				o.tell(name)
+				o.observe(name)
 			}
 		}
 	case 1, 2: // it goes
@@ -199,26 +199,26 @@ func (o *oracle) list() {
 		o.c.Listing(o.Now, nodeType)
 		o.known = time.Time{}
 		for _, name := range slices.Sorted(maps.Keys(o.nodes)) {
-			o.tell(name)
+			o.observe(name)
 			o.listed[o.nodes[name]] = true
 		}
 	default:
 		o.known = o.Now
 		o.c.Synced(o.Now, nodeType)
-		for _, uid := range slices.Sorted(maps.Keys(o.told)) {
+		for _, uid := range slices.Sorted(maps.Keys(o.observed)) {
 			if !o.listed[uid] {
 				o.gone(uid)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(o.nodes)) {
 			if uid := o.nodes[name]; !o.listed[uid] {
-				o.tell(name)
+				o.observe(name)
 			}
 		}
 		listed := o.listed
 		o.listed = nil
 		for uid := range listed {
-			if name := o.told[uid]; o.nodes[name] != uid {
+			if name := o.observed[uid]; o.nodes[name] != uid {
 				o.c.Forget(o.Now, nodeType, gc.Object{Name: name, UID: uid})
 				o.gone(uid)
 			}
@@ -226,15 +226,15 @@ func (o *oracle) list() {
 	}
 }
 
-func (o *oracle) tell(name string) {
+func (o *oracle) observe(name string) {
 	uid := o.nodes[name]
-	o.told[uid] = name
+	o.observed[uid] = name
 	o.c.Observe(o.Now, nodeType, gc.Object{APIVersion: "v1", Kind: "Node", Name: name, UID: uid, ResourceVersion: "1"}, nil)
 }
 
 func (o *oracle) gone(uid string) {
-	o.left[o.told[uid]] = o.Now
-	delete(o.told, uid)
+	o.left[o.observed[uid]] = o.Now
+	delete(o.observed, uid)
 }
 
 func (o *oracle) configure(now time.Time) {
@@ -252,7 +252,7 @@ func (o *oracle) make(l *gctest.Object, now time.Time) {
 	o.next++
 	lease := leases.Lease{Holder: []string{l.Name, l.Name, l.Name, l.Name, "", "", "-not-a-pod-", "another"}[pick(o.t, 8)], Identity: pick(o.t, 8) == 0}
 	if l.Namespace == "ci-1" && lease.Holder != "" && lease.Holder != "-not-a-pod-" {
-		lease.Holder = fmt.Sprint("pod-", o.next) // each its own, so that reads can be told apart
+		lease.Holder = fmt.Sprint("pod-", o.next) // each its own, so that reads can be distinguished
 	}
 	if pick(o.t, 4) > 0 {
 		lease.Expires = now.Truncate(time.Second).Add(time.Duration(pick(o.t, 200)-180) * time.Second)
@@ -269,7 +269,7 @@ func TestHistories(t *testing.T) {
 	deleted := 0
 	gctest.Histories(t, func(t *rapid.T) {
 		o := &oracle{
-			t: t, c: leases.New(leases.Config{}), nodes: map[string]string{}, told: map[string]string{},
+			t: t, c: leases.New(leases.Config{}), nodes: map[string]string{}, observed: map[string]string{},
 			left: map[string]time.Time{}, stood: map[string]time.Time{}, notFound: map[string]time.Time{}, written: map[string]time.Time{}, made: map[string]string{}, elections: map[string]bool{},
 		}
 		o.World = &gctest.World{
@@ -280,7 +280,7 @@ func TestHistories(t *testing.T) {
 		o.Beside = gctest.Beside{
 			OneName: "kube-node-lease", Step: o.step, Act: o.act, Read: o.read,
 			Kept: func() int { // one of each name
-				return len(slices.Compact(slices.Sorted(maps.Values(o.told))))
+				return len(slices.Compact(slices.Sorted(maps.Values(o.observed))))
 			},
 			Changed: func(uid string) {
 				if delete(o.notFound, uid); !o.Known(uid) {
@@ -292,7 +292,7 @@ func TestHistories(t *testing.T) {
 			},
 			Answered: o.answered,
 			Restored: func() {
-				clear(o.told)
+				clear(o.observed)
 				o.known = time.Time{}
 				o.listed = nil
 			},

@@ -11,7 +11,7 @@ import (
 // needs the metadata alone.
 type Lease = nodes.Lease
 
-// Config says which Leases are collected.
+// Config configures which Leases are collected.
 type Config struct {
 	// Quarantine is how long the Node of a Lease must be missing, and the Lease expired.
 	// Default 1h, minimum 1s.

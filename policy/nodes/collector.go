@@ -61,7 +61,7 @@ func New(config Config) *Collector {
 
 // Configure replaces the configuration and judges all Nodes again.
 func (c *Collector) Configure(now time.Time, config Config) {
-	c.Tell(now)
+	c.SetTime(now)
 	if config != c.config {
 		c.survey.again, c.survey.known, c.survey.asked = time.Time{}, machines{}, time.Time{}
 	}
@@ -72,7 +72,7 @@ func (c *Collector) Configure(now time.Time, config Config) {
 // Observe receives a Node with its [Node], a Lease with its [Lease], or a VolumeAttachment
 // with its [Attachment], as a list or a watch reported it.
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
-	c.Tell(now)
+	c.SetTime(now)
 	switch t.Kind {
 	case "Lease":
 		c.leases.Observe(now, t, o, fields)
@@ -164,7 +164,7 @@ func (c *Collector) Len() int { return c.Collection.Len() + c.leases.Len() + c.a
 
 // Counts returns how many Nodes are stale, by reason.
 func (c *Collector) Counts(now time.Time) map[gc.Reason]int {
-	c.Tell(now)
+	c.SetTime(now)
 	n := make(map[gc.Reason]int, len(Stale))
 	for _, why := range Stale {
 		n[why] = 0

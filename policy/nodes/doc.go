@@ -1,7 +1,7 @@
 // Package nodes finds Nodes whose machines are gone, in clusters without a cloud controller that would
 // delete them.
 //
-// A Node is stale if it has not been ready and has given no sign of life for as long as Config says. No
+// A Node is stale if it has not been ready and has given no sign of life for as long as configured. No
 // sign of life means that its Lease has expired, its conditions have no heartbeat, and this collector saw
 // neither of them written, whatever times they have. Stale Nodes are reported. A stale Node is deleted
 // only if all of this holds as well:

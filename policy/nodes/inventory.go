@@ -74,7 +74,7 @@ func (m machines) has(e *kept) bool {
 // Surveyed receives the answer to an Inventory action. A nil list means no answer, or an
 // unreadable one.
 func (c *Collector) Surveyed(now time.Time, id uint64, list *Inventory) {
-	c.Tell(now)
+	c.SetTime(now)
 	state := gc.Exists
 	if list == nil {
 		state = gc.Unknown

@@ -8,7 +8,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
-// TestAbsence: only a read that was sent since the object is missing says that it is absent, and only for a
+// TestAbsence: only a read that was sent since the object is missing proves that it is absent, and only for a
 // while.
 func TestAbsence(t *testing.T) {
 	at := func(s int) time.Time { return noon.Add(time.Duration(s) * time.Second) }

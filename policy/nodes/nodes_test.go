@@ -105,7 +105,7 @@ func (s *scene) nothing(within time.Duration, why gc.Reason) {
 	}
 }
 
-// cleared has the inventory say that the machine is not there.
+// cleared answers with an inventory that lacks the machine.
 func (s *scene) cleared() {
 	s.t.Helper()
 	a := s.ask(nodes.WatchFor, gc.Inventory)

@@ -21,10 +21,10 @@ func (l lookup) has(name string) bool {
 
 type lookup []nodes.Machine
 
-// believable says whether the inventory that was given is.
+// believable reports whether the inventory that was given is plausible.
 func (w *world) believable() bool {
 	g, all, ready, there := w.given, 0, 0, 0
-	for _, x := range w.told {
+	for _, x := range w.observed {
 		n, is := x.fields.(nodes.Node)
 		if !is {
 			continue
@@ -50,7 +50,7 @@ func (w *world) believable() bool {
 // due is when nothing but the inventory kept a Node any more; zero: something does.
 func (w *world) due(x thing) time.Time {
 	n := x.fields.(nodes.Node)
-	times := []time.Time{n.Since.Add(staleAfter), n.Heard.Add(staleAfter), x.lived.Add(staleAfter), x.told.Add(nodes.WatchFor)}
+	times := []time.Time{n.Since.Add(staleAfter), n.Heard.Add(staleAfter), x.lived.Add(staleAfter), x.firstSeen.Add(nodes.WatchFor)}
 	for _, t := range types {
 		if w.readable[t.Kind].IsZero() {
 			return time.Time{}
@@ -58,12 +58,12 @@ func (w *world) due(x thing) time.Time {
 		times = append(times, w.readable[t.Kind].Add(nodes.WatchFor))
 	}
 	attached := false
-	for _, y := range w.told {
+	for _, y := range w.observed {
 		if a, is := y.fields.(nodes.Attachment); is && a.Node == x.Name {
 			attached = true
 		}
 	}
-	if l, is := find(w.told, "Lease", x.Name); is {
+	if l, is := find(w.observed, "Lease", x.Name); is {
 		times = append(times, l.fields.(leases.Lease).Expires.Add(staleAfter), l.lived.Add(staleAfter))
 	}
 	due := slices.MaxFunc(times, time.Time.Compare)
@@ -82,7 +82,7 @@ func (w *world) act() {
 		w.flying[a.ID] = a
 		switch a.Verb {
 		case gc.Inventory:
-			x := w.told[a.Object.UID]
+			x := w.observed[a.Object.UID]
 			if x.UID == "" || w.due(x).IsZero() {
 				w.Fatalf("the inventory is asked for %s, which is not due", a.Object.Name)
 			}
@@ -98,9 +98,9 @@ func (w *world) act() {
 
 // judge a deletion from scratch.
 func (w *world) judge(a gc.Action) {
-	x := w.told[a.Object.UID]
+	x := w.observed[a.Object.UID]
 	if x.UID == "" || a.ResourceVersion != x.ResourceVersion {
-		w.Fatalf("%+v is not what was told: %+v", a, x)
+		w.Fatalf("%+v is not what was observed: %+v", a, x)
 	}
 	due := w.due(x)
 	if due.IsZero() {
@@ -109,19 +109,19 @@ func (w *world) judge(a gc.Action) {
 	if w.given == nil || w.askedAt.Before(due) || w.now.Sub(w.askedAt) > nodes.FreshFor || lookup(w.given.Machines).has(x.Name) {
 		w.Fatalf("%+v is not cleared by %+v of %v, due at %v", x, w.given, w.askedAt, due)
 	}
-	l, _ := find(w.told, "Lease", x.Name)
+	l, _ := find(w.observed, "Lease", x.Name)
 	if want := l.UID + l.ResourceVersion + w.askedAt.String(); w.seen[x.Name] != want {
 		w.Fatalf("%+v: its Lease was not read since: %q, want %q", x, w.seen[x.Name], want)
 	}
 	lately, all := 0, 0
 	for uid, at := range w.deleted {
 		if w.now.Sub(at) < time.Hour && uid != x.UID {
-			if lately++; w.told[uid].UID == "" {
+			if lately++; w.observed[uid].UID == "" {
 				all++
 			}
 		}
 	}
-	for _, y := range w.told {
+	for _, y := range w.observed {
 		if y.Kind == "Node" {
 			all++
 		}
@@ -182,7 +182,7 @@ func TestHistories(t *testing.T) {
 	histories, deleted := 0, 0
 	gctest.Histories(t, func(t *rapid.T) {
 		histories++
-		w := &world{T: t, now: time.Unix(1e9, 0).UTC(), server: map[string]thing{}, told: map[string]thing{}, readable: map[string]time.Time{}, machines: map[string]nodes.Machine{},
+		w := &world{T: t, now: time.Unix(1e9, 0).UTC(), server: map[string]thing{}, observed: map[string]thing{}, readable: map[string]time.Time{}, machines: map[string]nodes.Machine{},
 			flying: map[uint64]gc.Action{}, seen: map[string]string{}, deleted: map[string]time.Time{},
 			c: nodes.New(nodes.Config{NotReadyFor: staleAfter, Label: "gone", Inventory: true, MaxAge: oldest, MinShare: minShare, MaxShare: share})}
 		for range 400 {
@@ -191,7 +191,7 @@ func TestHistories(t *testing.T) {
 		w.quiet()
 		deleted += w.count
 		w.given = w.inventory()
-		for _, x := range w.told {
+		for _, x := range w.observed {
 			if x.Kind == "Node" && w.believable() && !w.due(x).IsZero() && !lookup(w.given.Machines).has(x.Name) {
 				f, _ := w.c.Explain(gc.Coordinates{UID: x.UID})
 				t.Errorf("%+v is there: %+v", x, f)

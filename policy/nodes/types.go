@@ -26,14 +26,14 @@ type Attachment struct{ Node string }
 
 // Inventory is a list of machines, from the system that manages them.
 type Inventory struct {
-	Time     time.Time // when it was made, as it says itself
+	Time     time.Time // when it was made, by its own account
 	Machines []Machine
 }
 
 // Machine is one machine of an Inventory. One of the two fields may be empty.
 type Machine struct{ Name, ProviderID string }
 
-// Config says which Nodes are reported, and which are deleted. Zero fields mean the
+// Config configures which Nodes are reported, and which are deleted. Zero fields mean the
 // defaults.
 type Config struct {
 	// NotReadyFor is how long a Node must not have been ready, without a sign of life, to be

@@ -16,13 +16,13 @@ import (
 // thing is an object on the server: a Node, a Lease or a VolumeAttachment.
 type thing struct {
 	gc.Object
-	t      gc.Type
-	fields any
-	told   time.Time // first
-	lived  time.Time // somebody wrote what a kubelet writes while one looked; zero: never
+	t         gc.Type
+	fields    any
+	firstSeen time.Time // when the collector first observed it
+	lived     time.Time // somebody wrote what a kubelet writes while one looked; zero: never
 }
 
-// world is a cluster, what of it was told, and what was asked. Its oracle looks at all of
+// world is a cluster, what the collector observed of it, and what it asked for. Its oracle looks at all of
 // it whenever something is deleted.
 type world struct {
 	*rapid.T
@@ -30,17 +30,17 @@ type world struct {
 	now     time.Time
 	version int
 
-	server, told map[string]thing // by UID
-	readable     map[string]time.Time
-	machines     map[string]nodes.Machine // the truth
-	held, still  bool                     // still: nothing goes wrong any more
+	server, observed map[string]thing // by UID
+	readable         map[string]time.Time
+	machines         map[string]nodes.Machine // the truth
+	held, still      bool                     // still: nothing goes wrong any more
 
 	flying  map[uint64]gc.Action
 	askedAt time.Time
 	asked   uint64
 	given   *nodes.Inventory // the last answer, to what was asked at askedAt
 	lastOK  int
-	seen    map[string]string    // Lease's versions as live reads told, since then; by Node
+	seen    map[string]string    // Lease's versions from live reads, since then; by Node
 	deleted map[string]time.Time // by UID
 	count   int
 }
@@ -138,25 +138,25 @@ func (w *world) change() {
 // clock of some kubelet, which may be behind by days.
 func (w *world) clock() time.Time { return w.now.AddDate(0, 0, -2*w.pick(2)) }
 
-// tell what of a type differs from what was told.
-func (w *world) tell(t gc.Type) {
-	for _, uid := range slices.Sorted(maps.Keys(w.told)) {
-		if x := w.told[uid]; x.Kind == t.Kind && w.server[uid].UID == "" {
-			delete(w.told, uid)
+// observe reports to the collector what of a type differs from what it observed before.
+func (w *world) observe(t gc.Type) {
+	for _, uid := range slices.Sorted(maps.Keys(w.observed)) {
+		if x := w.observed[uid]; x.Kind == t.Kind && w.server[uid].UID == "" {
+			delete(w.observed, uid)
 			w.c.Forget(w.now, t, x.Object)
 			w.moved(x)
 		}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(w.server)) {
-		x, before := w.server[uid], w.told[uid]
+		x, before := w.server[uid], w.observed[uid]
 		if x.Kind != t.Kind || before.ResourceVersion == x.ResourceVersion {
 			continue
 		}
-		if x.told = before.told; x.told.IsZero() {
-			x.told = w.now
+		if x.firstSeen = before.firstSeen; x.firstSeen.IsZero() {
+			x.firstSeen = w.now
 		}
 		x.lived = w.sign(before, x)
-		w.told[uid] = x
+		w.observed[uid] = x
 		w.c.Observe(w.now, t, x.Object, x.fields)
 		w.moved(x)
 	}
@@ -177,7 +177,7 @@ func (w *world) sign(before, x thing) time.Time {
 	return before.lived
 }
 
-// moved forgets live reads of a Node's Lease that are older than what was told.
+// moved forgets live reads of a Node's Lease that are older than what was observed.
 func (w *world) moved(x thing) {
 	if a, is := x.fields.(nodes.Attachment); is {
 		delete(w.seen, a.Node)
@@ -185,12 +185,12 @@ func (w *world) moved(x thing) {
 	delete(w.seen, x.Name)
 }
 
-// list tells all of a type.
+// list reports all of a type.
 func (w *world) list(t gc.Type) {
 	w.c.Listing(w.now, t)
-	w.tell(t)
-	for _, uid := range slices.Sorted(maps.Keys(w.told)) {
-		if x := w.told[uid]; x.Kind == t.Kind {
+	w.observe(t)
+	for _, uid := range slices.Sorted(maps.Keys(w.observed)) {
+		if x := w.observed[uid]; x.Kind == t.Kind {
 			w.c.Observe(w.now, t, x.Object, x.fields)
 		}
 	}
@@ -210,7 +210,7 @@ func (w *world) read() {
 		w.readable[t.Kind] = time.Time{}
 	case w.pick(300) == 0:
 		w.c.Restored(w.now)
-		clear(w.told)
+		clear(w.observed)
 		clear(w.seen)
 		clear(w.readable)
 		w.given, w.askedAt, w.asked = nil, time.Time{}, 0
@@ -219,7 +219,7 @@ func (w *world) read() {
 	case w.pick(20) == 0:
 		w.list(t)
 	default:
-		w.tell(t)
+		w.observe(t)
 	}
 }
 
@@ -274,7 +274,7 @@ func (w *world) answer() {
 	}
 }
 
-// inventory is what whoever is asked says: mostly the truth.
+// inventory is the answer to a request for machines: mostly the truth.
 func (w *world) inventory() *nodes.Inventory {
 	list := &nodes.Inventory{Time: w.now.Add(-time.Duration(w.pick(300)) * time.Second)}
 	for _, name := range slices.Sorted(maps.Keys(w.machines)) {

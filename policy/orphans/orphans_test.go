@@ -188,7 +188,7 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// What does not say in name and labels alike that it is a revision is none.
+// An object is a revision only if its name and its labels both mark it as one.
 func TestReleasesOfOthers(t *testing.T) {
 	sound := func() (gc.Object, map[string]string) {
 		return gc.Object{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "sh.helm.release.v1.web.v1", UID: "u"},

@@ -73,7 +73,7 @@ func anyWorld(t *rapid.T) (world []*thing) {
 	return world
 }
 
-// look tells a Look all of a world, in an order of its own.
+// look gives an Inspection all of a world, in a random order.
 func look(t *rapid.T, world []*thing, c Config) *Inspection {
 	l := New(c)
 	l.Types(served, map[string]string{dead.APIVersion: "stale"})
@@ -159,7 +159,7 @@ func oracle(world []*thing, d *thing, r gc.Reference) gc.Reason {
 	return OwnerAbsent
 }
 
-// oracleHeld says why a deleted object is still there because of one finalizer.
+// oracleHeld returns why a deleted object is still there because of one finalizer.
 func oracleHeld(world []*thing, o *thing, finalizer string) gc.Reason {
 	switch finalizer {
 	case "example.io/x":
@@ -186,14 +186,14 @@ func oracleHeld(world []*thing, o *thing, finalizer string) gc.Reason {
 	return HeldForCollector
 }
 
-// What is found of any world is what looking at all of it finds, whatever the order in
-// which it was told.
+// The findings for any world are those of a look at all of it, whatever the order in
+// which it was observed.
 func TestFindings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		world := anyWorld(t)
 		c := Config{OlderThan: 10 * time.Minute, History: 10, Namespace: rapid.SampledFrom([]string{"", "one"}).Draw(t, "of")}
 		var want []string
-		say := func(r gc.Reason, x *thing, by string) {
+		expect := func(r gc.Reason, x *thing, by string) {
 			if r != "" && (c.Namespace == "" || x.Namespace == c.Namespace) {
 				want = append(want, fmt.Sprint(r, " ", x.UID, " ", by))
 			}
@@ -206,11 +206,11 @@ func TestFindings(t *testing.T) {
 			old := x.Terminating && !x.at.After(now.Add(-c.OlderThan))
 			for at, f := range x.Finalizers {
 				if old {
-					say(oracleHeld(world, x, f), x, fmt.Sprint(at))
+					expect(oracleHeld(world, x, f), x, fmt.Sprint(at))
 				}
 			}
 			if old && len(x.Finalizers) == 0 {
-				say(HeldByNothing, x, "")
+				expect(HeldByNothing, x, "")
 			}
 			for at, r := range x.Owners {
 				if x.Terminating {
@@ -223,7 +223,7 @@ func TestFindings(t *testing.T) {
 				if reason == OwnerUnknown { // its command names no place
 					by = named(gc.Coordinates{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name}, "")
 				}
-				say(reason, x, by)
+				expect(reason, x, by)
 			}
 		}
 		var got []string

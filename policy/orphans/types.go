@@ -48,7 +48,7 @@ const (
 	HistoryDefault = 10
 )
 
-// Config says what is reported.
+// Config configures what is reported.
 type Config struct {
 	OlderThan time.Duration // of deletions and outages; younger ones may end by themselves
 	History   int           // a release with more revisions is reported

@@ -25,7 +25,7 @@ func TestLimits(t *testing.T) {
 		w.pods[fmt.Sprint("s", i)].Ended = noon
 	}
 	owned(w.add("other", "n", "Succeeded"), uuid("other"))
-	w.add("alone", "n", "Succeeded").Ended = time.Time{} // it does not say: since it was seen
+	w.add("alone", "n", "Succeeded").Ended = time.Time{} // it has no end time: counts since it was seen
 	w.pods["other"].Ended = noon.Add(time.Hour)          // by a clock that is ahead
 	owned(w.add("f0", "n", "Failed"), "job")
 	owned(w.add("f1", "n", "Failed"), "job")
@@ -74,7 +74,7 @@ func TestCountNeedsAList(t *testing.T) {
 }
 
 // TestOrder: force deletions first, then what was evicted, then the oldest, whatever their
-// clocks said.
+// clocks showed.
 func TestOrder(t *testing.T) {
 	w := newCluster(t, pods.Config{Keep: 1})
 	w.nodes["n"], w.nodes["o"] = ready, out
@@ -203,7 +203,7 @@ func TestRestored(t *testing.T) {
 	w.want()
 }
 
-// TestOddUIDs: a UID is whatever the API server says.
+// TestOddUIDs: a UID is whatever the API server sends.
 func TestOddUIDs(t *testing.T) {
 	for _, uid := range []string{"x", "", "9C2A1F56-0000-4000-8000-000000000000", "9c2a1f56-0000-0000-8000-000000000000", "9c2a1f56-0000-4000-8000-00000000000g"} {
 		w := newCluster(t, pods.Config{})

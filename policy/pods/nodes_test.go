@@ -38,7 +38,7 @@ func TestNodesUnread(t *testing.T) {
 	}
 }
 
-// TestLiveReadUnknown: an answer that tells nothing is no absence.
+// TestLiveReadUnknown: an answer without a result is no absence.
 func TestLiveReadUnknown(t *testing.T) {
 	w := newCluster(t, pods.Config{})
 	w.add("a", "n", "Running")
@@ -80,7 +80,7 @@ func TestAnswerHoldsForAWhile(t *testing.T) {
 	w.list()
 	w.pass(41 * time.Second)
 	w.want("delete a node_gone")
-	w.nodes["n"] = ready // and no watch tells
+	w.nodes["n"] = ready // and no watch reports it
 	reads := w.reads
 	w.pass(20 * time.Second)
 	if w.want("delete a node_gone"); w.reads != reads {
@@ -169,13 +169,13 @@ func TestTooManyLost(t *testing.T) {
 	}
 	held := func() int { return w.c.Counts(w.now)[pods.TooManyLost] }
 	if n := held(); n != 5 {
-		t.Errorf("%d Pods are said to be held, not 5", n)
+		t.Errorf("%d Pods are reported as held, not 5", n)
 	}
 	w.node("n3", ready)
 	w.node("n4", ready)
 	w.pass(time.Second)
 	if n := held(); n != 0 {
-		t.Errorf("%d Pods are still said to be held", n)
+		t.Errorf("%d Pods are still reported as held", n)
 	}
 	w.want("fail-pod p0 node_gone", "delete p0 node_gone", "fail-pod p1 node_gone", "delete p1 node_gone", "fail-pod p2 node_gone", "delete p2 node_gone")
 
@@ -338,7 +338,7 @@ func TestLostLater(t *testing.T) {
 	w.want("delete p7 node_gone")
 }
 
-// TestConfirmLost: a person can say which Nodes are gone. That is forgotten when they come back.
+// TestConfirmLost: a person can confirm which Nodes are gone. That is forgotten when they come back.
 func TestConfirmLost(t *testing.T) {
 	w := fullCluster(t, 10, pods.Config{})
 	w.loseNodes(0, 5)
@@ -366,7 +366,7 @@ func TestConfirmLost(t *testing.T) {
 	w.want("delete p0 node_gone", "delete p2 node_gone", "delete p3 node_gone")
 	w = fullCluster(t, 10, pods.Config{})
 	w.loseNodes(0, 6)
-	w.nodes["n1"] = ready // and no watch tells
+	w.nodes["n1"] = ready // and no watch reports it
 	w.c.ConfirmLost(w.now, "n1")
 	w.pass(time.Hour)
 	w.want()
@@ -450,7 +450,7 @@ func TestHeldByFinalizers(t *testing.T) {
 	w.want("delete d node_gone")
 }
 
-// TestWatchBeforeAnswer: the watch may tell of the Pod that failed, and of more, before
+// TestWatchBeforeAnswer: the watch may report the Pod that failed, and more, before
 // the answer does.
 func TestWatchBeforeAnswer(t *testing.T) {
 	for _, more := range []bool{false, true} {

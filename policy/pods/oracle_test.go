@@ -11,11 +11,11 @@ import (
 	"github.com/ebb-agent/ebb/policy/pods"
 )
 
-// oracle says what is to go, from all that was told, by looking at all of it each time.
+// oracle decides what is to go, from all that was observed, by looking at all of it each time.
 type oracle struct {
 	config              pods.Config // with nothing left to defaults
 	now                 time.Time
-	pods                map[string]*pod // by UID, as they were told
+	pods                map[string]*pod // by UID, as they were observed
 	nodes               map[string]pods.Node
 	podsRead, nodesRead bool
 	since, absentAt     map[string]time.Time // of nodes that are lost
@@ -45,7 +45,7 @@ func (o *oracle) futile(p *pod) bool {
 	return p.Terminating && p.NoGrace && len(p.Finalizers) > 0 && over(p)
 }
 
-func (o *oracle) tellPod(p pod) {
+func (o *oracle) observePod(p pod) {
 	old := o.pods[p.UID]
 	if old != nil && old.ResourceVersion == p.ResourceVersion {
 		return
@@ -66,8 +66,8 @@ func (o *oracle) tellPod(p pod) {
 	o.update()
 }
 
-// tellNode that one is there. One that comes back is another's.
-func (o *oracle) tellNode(name string, n pods.Node) {
+// observeNode notes that one is there. One that comes back is another's.
+func (o *oracle) observeNode(name string, n pods.Node) {
 	if _, there := o.nodes[name]; !there {
 		for uid, p := range o.pods {
 			if p.Node == name {
@@ -135,7 +135,7 @@ func (o *oracle) update() {
 	}
 }
 
-// counts says whether a node that is lost counts against others.
+// counts reports whether a node that is lost counts against others.
 func (o *oracle) counts(name string) bool {
 	for uid, p := range o.pods {
 		if p.Node == name && o.selected(p) && !o.futile(p) && o.refused[uid] != p.ResourceVersion {
@@ -158,7 +158,7 @@ func (o *oracle) hasPods(name string) bool {
 	return false
 }
 
-// held says whether a node was lost together with too many others.
+// held reports whether a node was lost together with too many others.
 func (o *oracle) held(name string) bool {
 	all := 1
 	for other := range o.since {

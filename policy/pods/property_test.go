@@ -12,7 +12,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/pods"
 )
 
-// history is a random one of a cluster, told to a collector and to the oracle.
+// history is a random one of a cluster, which a collector and the oracle observe.
 type history struct {
 	*rapid.T
 	c       *pods.Collector
@@ -65,7 +65,7 @@ func (h *history) tick(d time.Duration) {
 	h.c.Ready(h.now, 0) // it has no clock
 }
 
-// change draws what a Pod is from now on, and tells.
+// change draws what a Pod is from now on, and reports it.
 func (h *history) change(p *pod) {
 	h.version++
 	p.ResourceVersion = fmt.Sprint(h.version)
@@ -74,25 +74,25 @@ func (h *history) change(p *pod) {
 		p.Node = places.Draw(h.T, "node")
 	}
 	p.Ended = time.Time{}
-	if over(p) && rapid.Bool().Draw(h.T, "says when") {
+	if over(p) && rapid.Bool().Draw(h.T, "has an end time") {
 		p.Ended = h.now.Add(time.Duration(rapid.IntRange(-3600, 3600).Draw(h.T, "ended")) * time.Second)
 	}
 	p.Evicted = p.Phase == "Failed" && rapid.Bool().Draw(h.T, "evicted")
 	p.Terminating = rapid.IntRange(0, 2).Draw(h.T, "terminating") == 0
 	p.NoGrace = p.Terminating && rapid.Bool().Draw(h.T, "by force")
 	p.Finalizers = rapid.SampledFrom([][]string{nil, nil, {"f"}}).Draw(h.T, "finalizers")
-	h.tell(p)
+	h.observe(p)
 }
 
-func (h *history) tell(p *pod) {
+func (h *history) observe(p *pod) {
 	if !h.silent["Pod"] {
-		if told := h.o.pods[p.UID]; told == nil || told.ResourceVersion != p.ResourceVersion {
+		if observed := h.o.pods[p.UID]; observed == nil || observed.ResourceVersion != p.ResourceVersion {
 			if delete(h.vanishing, p.UID); p.Terminating && p.NoGrace && len(p.Finalizers) == 0 {
 				h.vanishing[p.UID] = h.now.Add(30 * time.Second)
 			}
 		}
 		h.c.Observe(h.now, podType, p.Object, p.Pod)
-		h.o.tellPod(*p)
+		h.o.observePod(*p)
 	}
 }
 
@@ -127,12 +127,12 @@ func (h *history) setNode(name string, n *pods.Node) {
 		h.o.update()
 	default:
 		h.c.Observe(h.now, nodeType, o, *n)
-		h.o.tellNode(name, *n)
+		h.o.observeNode(name, *n)
 	}
 	h.o.update()
 }
 
-// list all of a type from what is there; nothing is told of it in between.
+// list all of a type from what is there; nothing is reported in between.
 func (h *history) list(t gc.Type) {
 	h.silent[t.Kind] = false
 	h.c.Listing(h.now, t)
@@ -140,7 +140,7 @@ func (h *history) list(t gc.Type) {
 		h.o.podsRead = false
 		h.check("in a list")
 		for _, p := range h.pods {
-			h.tell(p)
+			h.observe(p)
 		}
 		maps.DeleteFunc(h.o.pods, func(uid string, _ *pod) bool { return h.pods[uid] == nil })
 		h.o.podsRead = true
@@ -150,7 +150,7 @@ func (h *history) list(t gc.Type) {
 		h.check("in a list")
 		for name, n := range h.nodes {
 			h.c.Observe(h.now, t, h.nodeObject(name), n)
-			h.o.tellNode(name, n)
+			h.o.observeNode(name, n)
 		}
 		h.o.nodes, h.o.nodesRead = maps.Clone(h.nodes), true
 	}
@@ -184,7 +184,7 @@ func (h *history) forget(restart bool) {
 	h.silent["Pod"], h.silent["Node"] = true, true
 }
 
-// check that both say the same of all Pods.
+// check that both decide the same for all Pods.
 func (h *history) check(when string) {
 	h.age()
 	for uid, p := range h.o.pods {

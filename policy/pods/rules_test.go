@@ -151,7 +151,7 @@ func TestPeerRules(t *testing.T) {
 	}
 }
 
-// TestVanishing: a Pod that was just told of as deleted without grace, and that nothing
+// TestVanishing: a Pod that was just observed as deleted without grace, and that nothing
 // holds, is left to the API server, which removes it next; if it stays, it is asked for.
 func TestVanishing(t *testing.T) {
 	w := newCluster(t, pods.Config{Keep: -1})

@@ -22,13 +22,13 @@ func (h *history) land(i int, result gc.Result) {
 		return
 	}
 	p := h.pods[a.Object.UID]
-	told := h.o.pods[a.Object.UID]
-	if told != nil && (result == gc.TooMany || result == gc.Done && p == nil) {
-		h.asked[told.UID] = told.ResourceVersion // not at once; not if it is gone and no watch has told
+	observed := h.o.pods[a.Object.UID]
+	if observed != nil && (result == gc.TooMany || result == gc.Done && p == nil) {
+		h.asked[observed.UID] = observed.ResourceVersion // not at once; not if it is gone and no watch has reported it
 	}
-	if told != nil && result == gc.Forbidden && h.sentAt[a.ID] > h.late {
-		h.o.refused[told.UID] = told.ResourceVersion
-		h.asked[told.UID] = told.ResourceVersion // not at once
+	if observed != nil && result == gc.Forbidden && h.sentAt[a.ID] > h.late {
+		h.o.refused[observed.UID] = observed.ResourceVersion
+		h.asked[observed.UID] = observed.ResourceVersion // not at once
 		defer h.o.update()
 	}
 	switch {
@@ -43,19 +43,19 @@ func (h *history) land(i int, result gc.Result) {
 		p.Phase, p.Ended, p.ResourceVersion = "Failed", h.now, fmt.Sprint(h.version)
 		first := !h.silent["Pod"] && h.version%2 == 0 // its watch is
 		if first {
-			h.tell(p)
+			h.observe(p)
 		}
 		h.c.Patched(h.now, a.ID, p.Object)
 		h.c.Finished(h.now, a.ID, gc.Done)
-		if told := h.o.pods[p.UID]; told != nil && !first && told.ResourceVersion == a.ResourceVersion && h.sentAt[a.ID] > h.late {
-			h.o.tellPod(*p)
+		if observed := h.o.pods[p.UID]; observed != nil && !first && observed.ResourceVersion == a.ResourceVersion && h.sentAt[a.ID] > h.late {
+			h.o.observePod(*p)
 		}
-		h.tell(p)
+		h.observe(p)
 	case len(p.Finalizers) > 0:
 		h.version++
 		p.Terminating, p.NoGrace, p.ResourceVersion = true, true, fmt.Sprint(h.version)
 		h.c.Finished(h.now, a.ID, gc.Done)
-		h.tell(p)
+		h.observe(p)
 	default:
 		h.c.Finished(h.now, a.ID, gc.Done)
 		h.gone(p)
@@ -185,7 +185,7 @@ func (h *history) settle() {
 	}
 	for uid, p := range h.pods {
 		if h.o.pods[uid] == nil {
-			h.Fatalf("%s was not told of", p.Name)
+			h.Fatalf("%s was not observed", p.Name)
 		}
 	}
 }

@@ -22,7 +22,7 @@ type pod struct {
 	pods.Pod
 }
 
-// cluster is an API server's Pods and Nodes, with a collector that is told of them.
+// cluster is an API server's Pods and Nodes, with a collector that observes them.
 type cluster struct {
 	t       *testing.T
 	c       *pods.Collector
@@ -32,7 +32,7 @@ type cluster struct {
 	nodes   map[string]pods.Node
 	asked   []string // "verb name reason"
 	reads   int
-	unknown bool                 // live reads tell nothing
+	unknown bool                 // live reads return no result
 	refuse  map[string]gc.Result // what becomes of deletions of these
 }
 
@@ -43,7 +43,7 @@ func newCluster(t *testing.T, config pods.Config) *cluster {
 
 func uuid(name string) string { return fmt.Sprintf("%08x-0000-4000-8000-%012x", len(name), name)[:36] }
 
-// add a Pod without telling of it.
+// add a Pod without reporting it.
 func (w *cluster) add(name, node, phase string) *pod {
 	w.version++
 	p := &pod{

@@ -81,7 +81,7 @@ func goes(why gc.Reason) bool { return why != PodsBound }
 
 // Configure replaces the configuration and judges all objects again.
 func (c *Collector) Configure(now time.Time, config Config) {
-	c.Tell(now)
+	c.SetTime(now)
 	c.config = config
 	c.nodes.SetShare(config.MaxShare)
 	c.nodes.Weigh()

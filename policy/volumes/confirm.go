@@ -20,7 +20,7 @@ type Live struct {
 // reason against it. It is for a collector of the same Config that was filled from live lists
 // of PersistentVolumes, PersistentVolumeClaims and VolumeAttachments, and of nothing else.
 func (c *Collector) Confirm(now time.Time, a gc.Action) (v Live, why gc.Reason, ok bool) {
-	c.Tell(now)
+	c.SetTime(now)
 	e := c.Objects().Get(a.Object.UID)
 	if e == nil || e.volume == nil || e.Name != a.Object.Name || e.ResourceVersion != a.ResourceVersion || e.volume.driver != a.Driver || a.Driver == "" {
 		return v, Changed, false

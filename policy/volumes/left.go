@@ -132,7 +132,7 @@ func (c *Collector) Held() map[string]int {
 // ConfirmLost records that a person has confirmed the loss of a Node: see
 // [nodes.Losses.Confirm].
 func (c *Collector) ConfirmLost(now time.Time, name string) bool {
-	c.Tell(now)
+	c.SetTime(now)
 	return c.nodes.Confirm(name)
 }
 

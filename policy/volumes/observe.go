@@ -9,7 +9,7 @@ import (
 
 // Observe receives an object as a list or a watch reported it; fields: see types.go.
 func (c *Collector) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
-	c.Tell(now)
+	c.SetTime(now)
 	switch t.Kind {
 	case "PersistentVolumeClaim":
 		claim, read := fields.(Claim)

@@ -41,7 +41,7 @@ type thing struct {
 	fields any
 }
 
-// beside is all of one type, as it stands on the server and as it was told.
+// beside is all of one type, as it is on the server and as it was observed.
 type beside struct {
 	t      *rapid.T
 	to     gc.Interface
@@ -49,17 +49,17 @@ type beside struct {
 	byName bool // one of a name is known at a time
 	make   func(name string) any
 
-	server map[string]thing // by name
-	told   map[string]thing // by UID
-	listed map[string]bool  // UIDs; nil: no list is on its way
-	known  bool             // they were listed, and can be read since
-	since  time.Time        // that is so
-	left   map[string]time.Time
-	next   int
+	server   map[string]thing // by name
+	observed map[string]thing // by UID
+	listed   map[string]bool  // UIDs; nil: no list is on its way
+	known    bool             // they were listed, and can be read since
+	since    time.Time        // that is so
+	left     map[string]time.Time
+	next     int
 }
 
 func newBeside(t *rapid.T, to gc.Interface, kind string, byName bool, make func(string) any) *beside {
-	return &beside{t: t, to: to, gcType: typeOf(kind), byName: byName, make: make, server: map[string]thing{}, told: map[string]thing{}, left: map[string]time.Time{}}
+	return &beside{t: t, to: to, gcType: typeOf(kind), byName: byName, make: make, server: map[string]thing{}, observed: map[string]thing{}, left: map[string]time.Time{}}
 }
 
 func (b *beside) step(now time.Time) {
@@ -76,7 +76,7 @@ func (b *beside) step(now time.Time) {
 		}
 		o.ResourceVersion, o.fields = fmt.Sprint(b.next), b.make(name)
 		if b.server[name] = o; watched {
-			b.tell(now, o)
+			b.observe(now, o)
 		}
 	case 2, 3: // it goes
 		o, there := b.server[name]
@@ -93,17 +93,17 @@ func (b *beside) step(now time.Time) {
 	}
 }
 
-func (b *beside) tell(now time.Time, o thing) {
+func (b *beside) observe(now time.Time, o thing) {
 	if b.byName {
-		maps.DeleteFunc(b.told, func(_ string, x thing) bool { return x.Name == o.Name && x.UID != o.UID })
+		maps.DeleteFunc(b.observed, func(_ string, x thing) bool { return x.Name == o.Name && x.UID != o.UID })
 	}
-	b.told[o.UID] = o
+	b.observed[o.UID] = o
 	b.to.Observe(now, b.gcType, o.Object, o.fields)
 }
 
 func (b *beside) gone(now time.Time, o thing) {
 	b.to.Forget(now, b.gcType, o.Object)
-	delete(b.told, o.UID)
+	delete(b.observed, o.UID)
 	b.left[o.Name] = now
 }
 
@@ -115,38 +115,38 @@ func (b *beside) list(now time.Time) {
 		b.to.Listing(now, b.gcType)
 		for _, name := range slices.Sorted(maps.Keys(b.server)) {
 			b.listed[b.server[name].UID] = true
-			b.tell(now, b.server[name])
+			b.observe(now, b.server[name])
 		}
 	default:
 		b.to.Synced(now, b.gcType)
 		b.known, b.since = true, now
-		for _, uid := range slices.Sorted(maps.Keys(b.told)) {
-			if o := b.told[uid]; !b.listed[uid] {
-				delete(b.told, uid)
+		for _, uid := range slices.Sorted(maps.Keys(b.observed)) {
+			if o := b.observed[uid]; !b.listed[uid] {
+				delete(b.observed, uid)
 				b.left[o.Name] = now
 			}
 		}
 		b.listed = nil
-		for _, uid := range slices.Sorted(maps.Keys(b.told)) {
-			if o := b.told[uid]; b.server[o.Name].UID != uid {
+		for _, uid := range slices.Sorted(maps.Keys(b.observed)) {
+			if o := b.observed[uid]; b.server[o.Name].UID != uid {
 				b.gone(now, o)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(b.server)) {
-			if o := b.server[name]; b.told[o.UID].ResourceVersion != o.ResourceVersion {
-				b.tell(now, o)
+			if o := b.server[name]; b.observed[o.UID].ResourceVersion != o.ResourceVersion {
+				b.observe(now, o)
 			}
 		}
 	}
 }
 
 func (b *beside) restored() {
-	clear(b.told)
+	clear(b.observed)
 	b.known, b.listed = false, nil
 }
 
 func (b *beside) named(name string) bool {
-	for _, o := range b.told {
+	for _, o := range b.observed {
 		if o.Name == name {
 			return true
 		}
@@ -154,13 +154,13 @@ func (b *beside) named(name string) bool {
 	return false
 }
 
-// spy notes what a collector is told of the type at hand, and how its volumes went.
+// spy records what a collector observes of its kind, and the results of its deletions.
 type spy struct {
 	*volumes.Collector
-	kind   string
-	told   map[string]thing
-	listed map[string]bool
-	known  bool
+	kind     string
+	observed map[string]thing
+	listed   map[string]bool
+	known    bool
 
 	calls    map[uint64]gc.Action
 	failures map[string]int
@@ -170,7 +170,7 @@ type spy struct {
 }
 
 func newSpy(kind string) *spy {
-	return &spy{Collector: volumes.New(volumes.Config{}), kind: kind, told: map[string]thing{}, listed: map[string]bool{}, calls: map[uint64]gc.Action{},
+	return &spy{Collector: volumes.New(volumes.Config{}), kind: kind, observed: map[string]thing{}, listed: map[string]bool{}, calls: map[uint64]gc.Action{},
 		failures: map[string]int{}, retry: map[string]time.Time{}, pause: map[string]time.Duration{}, until: map[string]time.Time{}}
 }
 
@@ -183,18 +183,18 @@ func (s *spy) Listing(now time.Time, t gc.Type) {
 
 func (s *spy) Observe(now time.Time, t gc.Type, o gc.Object, fields any) {
 	if t.Kind == s.kind {
-		if s.told[o.UID].ResourceVersion != o.ResourceVersion {
+		if s.observed[o.UID].ResourceVersion != o.ResourceVersion {
 			delete(s.failures, o.UID)
 			delete(s.retry, o.UID)
 		}
-		s.told[o.UID], s.listed[o.UID] = thing{o, fields}, true
+		s.observed[o.UID], s.listed[o.UID] = thing{o, fields}, true
 	}
 	s.Collector.Observe(now, t, o, fields)
 }
 
 func (s *spy) Forget(now time.Time, t gc.Type, o gc.Object) {
 	if t.Kind == s.kind {
-		delete(s.told, o.UID)
+		delete(s.observed, o.UID)
 	}
 	s.Collector.Forget(now, t, o)
 }
@@ -202,7 +202,7 @@ func (s *spy) Forget(now time.Time, t gc.Type, o gc.Object) {
 func (s *spy) Synced(now time.Time, t gc.Type) {
 	if t.Kind == s.kind {
 		s.known = true
-		maps.DeleteFunc(s.told, func(uid string, _ thing) bool { return !s.listed[uid] })
+		maps.DeleteFunc(s.observed, func(uid string, _ thing) bool { return !s.listed[uid] })
 	}
 	s.Collector.Synced(now, t)
 }
@@ -214,7 +214,7 @@ func (s *spy) Unreadable(now time.Time, t gc.Type) {
 
 func (s *spy) Restored(now time.Time) {
 	s.known = false
-	clear(s.told)
+	clear(s.observed)
 	s.Collector.Restored(now)
 }
 
@@ -233,7 +233,7 @@ func (s *spy) Finished(now time.Time, id uint64, r gc.Result) {
 	delete(s.calls, id)
 	s.Collector.Finished(now, id, r)
 	uid := a.Object.UID
-	switch same := called && s.told[uid].ResourceVersion == a.ResourceVersion; {
+	switch same := called && s.observed[uid].ResourceVersion == a.ResourceVersion; {
 	case !called:
 	case r == gc.TooMany && !s.until[a.Driver].After(now):
 		s.pause[a.Driver] = min(max(2*s.pause[a.Driver], 5*time.Second), 10*time.Minute)

@@ -14,7 +14,7 @@ import (
 
 const one, two, old = "one.example.com", "two.example.com", "old.example.com"
 
-// storage judges volumes by all that was told.
+// storage judges volumes by all that was observed.
 type storage struct {
 	*gctest.World
 	t        *rapid.T
@@ -66,9 +66,9 @@ func mostly[T any](t *rapid.T, usual T, others ...T) T {
 	return among(t, others...)
 }
 
-// blind says whether anything that bears on volumes could not be read.
+// blind reports whether anything that bears on volumes could not be read.
 func (s *storage) blind() bool {
-	for _, all := range []map[string]thing{s.c.told, s.claims.told, s.attachments.told} {
+	for _, all := range []map[string]thing{s.c.observed, s.claims.observed, s.attachments.observed} {
 		for _, o := range all {
 			if o.fields == nil {
 				return true
@@ -81,7 +81,7 @@ func (s *storage) blind() bool {
 func (s *storage) serves(driver string) bool { return slices.Contains(s.serve, driver) }
 
 func (s *storage) hasDriver(name string) bool {
-	for _, n := range s.csiNodes.told {
+	for _, n := range s.csiNodes.observed {
 		if slices.Contains(n.fields.(volumes.Drivers), name) {
 			return true
 		}
@@ -90,7 +90,7 @@ func (s *storage) hasDriver(name string) bool {
 }
 
 func (s *storage) hasClass(name string) bool {
-	for _, c := range s.classes.told {
+	for _, c := range s.classes.observed {
 		if c.fields == volumes.Class(name) {
 			return true
 		}
@@ -121,19 +121,19 @@ func (s *storage) judge(o gctest.Object, _ time.Time, _ bool) (gc.Reason, time.T
 	case v.Claim.Name == "" || v.Claim.UID == "":
 		return "claim_unknown", never
 	}
-	for _, c := range s.claims.told {
+	for _, c := range s.claims.observed {
 		if c.Name == v.Claim.Name && c.UID != v.Claim.UID {
 			return "claim_of_another_life", never
 		} else if c.Name == v.Claim.Name {
 			return "claim_exists", never
 		}
 	}
-	for _, c := range s.claims.told {
+	for _, c := range s.claims.observed {
 		if c.fields.(volumes.Claim).Volume == o.Name {
 			return "claim_wants_it", never
 		}
 	}
-	for uid, other := range s.c.told {
+	for uid, other := range s.c.observed {
 		if x, _ := other.fields.(volumes.Volume); uid != o.UID && v.Handle != "" && x.Handle == v.Handle {
 			return "handle_shared", never
 		}
@@ -141,7 +141,7 @@ func (s *storage) judge(o gctest.Object, _ time.Time, _ bool) (gc.Reason, time.T
 	if !s.attachments.known {
 		return "others_not_read", never
 	}
-	for _, a := range s.attachments.told {
+	for _, a := range s.attachments.observed {
 		if x := a.fields.(volumes.Attachment); x.Volume == o.Name || v.Handle != "" && x.Handle == v.Handle {
 			return "attached", never
 		}
@@ -206,11 +206,11 @@ func (s *storage) all() []*beside {
 	return []*beside{s.claims, s.attachments, s.csiNodes, s.drivers, s.classes}
 }
 
-// counted says whether the counts are what is explained.
+// counted reports whether the counts match what is explained.
 func (s *storage) counted() bool {
 	want, got := map[gc.Reason]int{}, map[gc.Reason]int{}
-	for _, told := range []map[string]thing{s.c.told, s.attachments.told, s.csiNodes.told} {
-		for uid := range told {
+	for _, observed := range []map[string]thing{s.c.observed, s.attachments.observed, s.csiNodes.observed} {
+		for uid := range observed {
 			f, _ := s.c.Explain(gc.Coordinates{UID: uid})
 			want[f.Reason]++
 		}
@@ -259,7 +259,7 @@ func TestHistories(t *testing.T) {
 			}, Act: s.act,
 			Kept: func() (n int) {
 				for _, b := range s.all() {
-					n += len(b.told)
+					n += len(b.observed)
 				}
 				return n
 			},
@@ -280,7 +280,7 @@ func TestHistories(t *testing.T) {
 				t.Fatal("what is counted is not what is explained")
 			}
 		}
-		for uid := range s.c.told {
+		for uid := range s.c.observed {
 			f, _ := s.c.Explain(gc.Coordinates{UID: uid})
 			steps[f.Reason]++
 		}

@@ -31,7 +31,7 @@ func object(kind, name, uid string) gc.Object {
 	return o
 }
 
-// cluster is what a collector is told.
+// cluster is what a collector observes.
 type cluster struct {
 	volume  volumes.Volume
 	object  gc.Object
@@ -357,7 +357,7 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// TestResultOfAnotherVersion: a deletion that fails says nothing about the volume as it came back.
+// TestResultOfAnotherVersion: a failed deletion is no result for a later version of the volume.
 func TestResultOfAnotherVersion(t *testing.T) {
 	c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
 	to := c.collector(volumes.Config{Serve: []string{one}})
@@ -412,7 +412,7 @@ func TestHeldVolume(t *testing.T) {
 func TestLeft(t *testing.T) {
 	for kind, fields := range map[string]any{"VolumeAttachment": volumes.Attachment{Volume: "pv", Node: "n"}, "CSINode": volumes.Drivers{one}} {
 		left := object(kind, "n", "uid-n")
-		tell := func(config volumes.Config, o gc.Object, fields any, nodes ...string) *volumes.Collector {
+		collectorOf := func(config volumes.Config, o gc.Object, fields any, nodes ...string) *volumes.Collector {
 			c := &cluster{volume: good(), object: object("PersistentVolume", "pv", "uid-pv")}
 			c.others = []thing{{o, fields}}
 			for _, n := range nodes {
@@ -428,16 +428,16 @@ func TestLeft(t *testing.T) {
 			to   *volumes.Collector
 			want gc.Reason
 		}{
-			{tell(volumes.Config{}, left, fields), volumes.NodeGone}, // reported
-			{tell(wanted, left, fields, "n"), volumes.NodeThere},
-			{tell(wanted, owned, fields), volumes.Owned},
-			{tell(wanted, going, fields), volumes.Terminating},
+			{collectorOf(volumes.Config{}, left, fields), volumes.NodeGone}, // reported
+			{collectorOf(wanted, left, fields, "n"), volumes.NodeThere},
+			{collectorOf(wanted, owned, fields), volumes.Owned},
+			{collectorOf(wanted, going, fields), volumes.Terminating},
 		} {
 			if f, _ := test.to.Explain(gc.Coordinates{UID: "uid-n"}); f.Reason != test.want || !f.Due.IsZero() || len(test.to.Ready(noon.AddDate(1, 0, 0), 9)) > 0 {
 				t.Errorf("%s: %+v, not %s", kind, f, test.want)
 			}
 		}
-		to := tell(wanted, left, fields)
+		to := collectorOf(wanted, left, fields)
 		if next := to.Next(); !next.Equal(noon.Add(time.Minute)) {
 			t.Fatalf("%s: next at %v", kind, next)
 		}

@@ -19,8 +19,8 @@ func newPlainServer(t testing.TB, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// explained asks for pods and returns the error, which must say all of says.
-func explained(t *testing.T, o KubeletOptions, kind error, says ...string) {
+// explained asks for pods and checks that the error contains all texts.
+func explained(t *testing.T, o KubeletOptions, kind error, texts ...string) {
 	t.Helper()
 	k, err := NewKubelet(o)
 	if err != nil {
@@ -31,9 +31,9 @@ func explained(t *testing.T, o KubeletOptions, kind error, says ...string) {
 	if !errors.Is(err, kind) {
 		t.Fatalf("%+v, %v", pods, err)
 	}
-	for _, want := range append(says, o.URL) {
+	for _, want := range append(texts, o.URL) {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not say %q", err, want)
+			t.Errorf("%q does not contain %q", err, want)
 		}
 	}
 }

@@ -162,7 +162,7 @@ func (s *APIServer) Pass() Pass { return s }
 
 // Gone implements Pass.
 //
-// A pod is gone if a Status of the API server says that this very pod does not exist, or if
+// A pod is gone if a Status of the API server states that this very pod does not exist, or if
 // another pod has its name. A bare 404, a refusal or a timeout proves nothing. With a wrong node
 // name every list is empty, so Gone returns an error if the pod is bound to another node. The
 // credentials of a kubelet may not suffice: a node may only get pods that exist, and the API
@@ -203,7 +203,7 @@ func (s *APIServer) Gone(ctx context.Context, namespace, name, uid string) (bool
 	return false, nil
 }
 
-// absent reports whether an error says that exactly this object does not exist.
+// absent reports whether an error states that exactly this object does not exist.
 func absent(err error, group, kind, name string) bool {
 	var answer *fault.Answer
 	return errors.As(err, &answer) && answer.Code == http.StatusNotFound && answer.Status.Absent(group, name, kind)

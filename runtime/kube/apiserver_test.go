@@ -182,10 +182,10 @@ func TestUsualTimingNoticesInTime(t *testing.T) {
 func TestAPIServerRefuses(t *testing.T) {
 	forbidden := `pods is forbidden: User "system:serviceaccount:ebb:agent" cannot list resource "pods" in API group "" at the cluster scope`
 	for name, tt := range map[string]struct {
-		code int
-		body []byte
-		want error
-		says []string
+		code     int
+		body     []byte
+		want     error
+		contains []string
 	}{
 		"forbidden":       {403, wireStatus(403, "Forbidden", forbidden, ""), ErrForbidden, []string{forbidden, "get, list and watch"}},
 		"unauthorized":    {401, wireStatus(401, "Unauthorized", "Unauthorized", ""), ErrUnauthorized, []string{"token in "}},
@@ -218,9 +218,9 @@ func TestAPIServerRefuses(t *testing.T) {
 				return errors.Is(err, tt.want) && !strings.Contains(err.Error(), "not asked")
 			})
 			_, err := a.Pods(t.Context())
-			for _, want := range append(tt.says, "https://127.0.0.1:") {
+			for _, want := range append(tt.contains, "https://127.0.0.1:") {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q does not say %q", err, want)
+					t.Errorf("%q does not contain %q", err, want)
 				}
 			}
 			if s := err.Error(); len(s) > 1500 || strings.ContainsAny(s, "\x1b\a\n") {
@@ -236,8 +236,8 @@ func TestAPIServerRefuses(t *testing.T) {
 
 func (w wirePod) on(node string) []byte { w.Node = node; return w.json() }
 
-// A stream that says nonsense is not followed: the pods are listed anew.
-func TestWatchSaysNonsense(t *testing.T) {
+// A malformed stream is not followed: the pods are listed anew.
+func TestWatchSendsNonsense(t *testing.T) {
 	for name, line := range map[string][]byte{
 		"garbage":          []byte("<html>\n"),
 		"an unknown event": wireEvent("SYNCED", pod("x").on("node-1")),
@@ -247,12 +247,12 @@ func TestWatchSaysNonsense(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeAPI()
 			f.put(pod("a"))
-			said := false
+			sent := false
 			f.hook = func(w http.ResponseWriter, r *http.Request) bool {
-				if r.URL.Query().Get("watch") == "" || said {
+				if r.URL.Query().Get("watch") == "" || sent {
 					return false
 				}
-				said = true
+				sent = true
 				answerJSON(w, 200, line)
 				return true
 			}

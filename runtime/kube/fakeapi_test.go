@@ -26,10 +26,10 @@ type fakeAPI struct {
 	asked    []url.Values // of the lists
 	newest   int          // how often the newest version was asked for
 	cache    int          // how far the cache is that lists come from; 0: as far as can be
-	ignores  bool         // what a list says of versions
+	ignores  bool         // the version that a list asks for
 	watches  int
 	hook     func(w http.ResponseWriter, r *http.Request) bool // true: has answered
-	silent   bool                                              // watches are held, and told nothing
+	silent   bool                                              // watches are held, and receive no events
 }
 
 type logged struct {
@@ -105,7 +105,7 @@ func (f *fakeAPI) handle(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case r.URL.Path == onePod:
-		f.tellNewest(w, r)
+		f.answerNewest(w, r)
 	case r.URL.Path != allPods:
 		f.one(w, r)
 	case r.URL.Query().Get("fieldSelector") != "spec.nodeName=node-1":
@@ -133,8 +133,8 @@ func (f *fakeAPI) one(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, 200, p.json())
 }
 
-// tellNewest answers a list of one pod by its name, which is not there.
-func (f *fakeAPI) tellNewest(w http.ResponseWriter, r *http.Request) {
+// answerNewest answers a list of one pod by its name, which is not there.
+func (f *fakeAPI) answerNewest(w http.ResponseWriter, r *http.Request) {
 	if want := "metadata.name=ebb,spec.nodeName=node-1"; r.URL.Query().Get("fieldSelector") != want || len(r.URL.Query()) != 1 {
 		answerJSON(w, 400, wireStatus(400, "BadRequest", "not a question for the newest version", ""))
 		return
@@ -146,7 +146,7 @@ func (f *fakeAPI) tellNewest(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, 200, body)
 }
 
-// list answers from the cache whoever says how old the answer may be, and else with
+// list answers from the cache if the request limits how old the answer may be, and else with
 // the newest state.
 func (f *fakeAPI) list(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()

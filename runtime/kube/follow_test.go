@@ -39,7 +39,7 @@ func listed(t *testing.T, change ...func(*timing)) (*fakeAPI, *server, *APIServe
 	return f, s, a, changed
 }
 
-// Each list says how old it may be at most: not older than the newest version, which is
+// Each list limits how old it may be: not older than the newest version, which is
 // asked for just before. Never is it any version, and never the quorum read that a list
 // without a version is.
 func TestListsSayHowOldTheyMayBe(t *testing.T) {
@@ -54,7 +54,7 @@ func TestListsSayHowOldTheyMayBe(t *testing.T) {
 	}
 	for i, q := range f.asked {
 		if got := q.Get("resourceVersionMatch"); got != "NotOlderThan" {
-			t.Errorf("list %d says %q", i, got)
+			t.Errorf("list %d has resourceVersionMatch %q", i, got)
 		}
 		if got := q.Get("resourceVersion"); got == "" || got == "0" {
 			t.Errorf("list %d is of the version %q", i, got)
@@ -134,7 +134,7 @@ func TestOlderListIsRefused(t *testing.T) {
 }
 
 // An etcd from a backup goes on from an older version. A watch from the newer one would
-// be silent; its bookmarks tell. The older history is believed when it is told twice.
+// be silent; its bookmarks show it. The older history is believed when it is reported twice.
 func TestRestored(t *testing.T) {
 	f, s, a, changed := listed(t)
 	f.change(func() {
@@ -188,12 +188,12 @@ func TestOutageCostsNoList(t *testing.T) {
 	}
 }
 
-// An error event that is not about the version does not say that anything was missed.
+// An error event that is not about the version does not mean that anything was missed.
 func TestErrorEventCostsNoList(t *testing.T) {
 	f, s, a, changed := listed(t)
-	var said atomic.Bool
+	var sent atomic.Bool
 	f.setHook(func(w http.ResponseWriter, r *http.Request) bool {
-		if !isWatch(r) || said.Swap(true) {
+		if !isWatch(r) || sent.Swap(true) {
 			return false
 		}
 		answerJSON(w, 200, wireEvent("ERROR", wireStatus(500, "InternalError", "etcd went", "")))
@@ -202,12 +202,12 @@ func TestErrorEventCostsNoList(t *testing.T) {
 	s.CloseClientConnections()
 	f.put(pod("c"))
 	eventually(t, a, changed, "known again", has("a", "b", "c"))
-	if lists, _ := f.counts(); lists != 1 || !said.Load() {
+	if lists, _ := f.counts(); lists != 1 || !sent.Load() {
 		t.Errorf("%d lists", lists)
 	}
 }
 
-// What stands in the way and answers with a page of its own says nothing of versions.
+// The page of a captive portal proves nothing about versions.
 func TestCaptivePortalCostsNoList(t *testing.T) {
 	f, s, a, changed := listed(t)
 	f.setHook(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -271,8 +271,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// After an outage lists are spread, and what tells that it is over is a small request.
-// The first list of a process comes at once if nothing says that other nodes want one.
+// After an outage lists are spread, and a small request shows that it is over.
+// The first list of a process comes at once if nothing shows that other nodes want one.
 func TestListsAreSpread(t *testing.T) {
 	f := newFakeAPI()
 	f.put(pod("a"))
@@ -315,7 +315,7 @@ func waitsForTurn(_ Pods, err error) bool {
 	return errors.Is(err, ErrUnavailable) && errors.Is(err, ErrNotYet) && strings.Contains(err.Error(), "turn")
 }
 
-// fleet is a server whose DaemonSet says that agents run on so many nodes.
+// fleet is a server whose DaemonSet reports agents on so many nodes.
 func fleet(t *testing.T, f *fakeAPI, answer string) *APIServer {
 	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/apis/apps/v1/namespaces/tide/daemonsets/agent" {
@@ -381,7 +381,7 @@ func TestHurry(t *testing.T) {
 	})
 }
 
-// A few nodes do not wait after an outage, and an answer that says no number is none.
+// A few nodes do not wait after an outage, and an answer without a number is no answer.
 func TestSpreadByNodes(t *testing.T) {
 	for answer, want := range map[string]time.Duration{
 		`{"status": {"desiredNumberScheduled": 3}}`:       3 * PerNode,

@@ -53,7 +53,7 @@ func TestKubeconfig(t *testing.T) {
 
 func TestKubeconfigRefused(t *testing.T) {
 	good := config(`server: "https://a"`, ``)
-	for says, text := range map[string]string{
+	for want, text := range map[string]string{
 		"exec is not":          config(`server: "https://a"`, `exec: {command: aws, apiVersion: client.authentication.k8s.io/v1}`),
 		"auth-provider is not": config(`server: "https://a"`, `auth-provider: {name: gcp}`),
 		"username is not":      config(`server: "https://a"`, `username: admin, password: x`),
@@ -69,8 +69,8 @@ func TestKubeconfigRefused(t *testing.T) {
 		"cannot unmarshal":     "contexts: {}",
 		"illegal base64":       config(`server: "https://a", certificate-authority-data: "%%"`, ``),
 	} {
-		if a, err := parseKubeconfig([]byte(text), "/"); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("want %q, got %v, %+v", says, err, a)
+		if a, err := parseKubeconfig([]byte(text), "/"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v, %+v", want, err, a)
 		}
 	}
 }

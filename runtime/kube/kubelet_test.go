@@ -77,7 +77,7 @@ func TestKubelet(t *testing.T) {
 		t.Errorf("asked %d times for metrics on one connection", n)
 	}
 	if len(changed) != 0 {
-		t.Error("a kubelet tells of changes")
+		t.Error("a kubelet reports changes")
 	}
 }
 
@@ -162,11 +162,11 @@ func TestKubeletClosesConnections(t *testing.T) {
 
 func TestKubeletRefuses(t *testing.T) {
 	for name, tt := range map[string]struct {
-		path string
-		code int
-		body string
-		want error
-		says []string
+		path     string
+		code     int
+		body     string
+		want     error
+		contains []string
 	}{
 		"pods forbidden": {"/pods", 403, "Forbidden (user=system:serviceaccount:ebb:agent, verb=get, resource=nodes, subresource(s)=[pods proxy])\n",
 			ErrForbidden, []string{"system:serviceaccount:ebb:agent", "nodes/pods", "nodes/proxy", "/pods"}},
@@ -195,9 +195,9 @@ func TestKubeletRefuses(t *testing.T) {
 			if !errors.Is(err, tt.want) || pods.List != nil {
 				t.Fatalf("%+v, %v", pods, err)
 			}
-			for _, want := range append(tt.says, s.URL) {
+			for _, want := range append(tt.contains, s.URL) {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q does not say %q", err, want)
+					t.Errorf("%q does not contain %q", err, want)
 				}
 			}
 			if strings.ContainsAny(err.Error(), "\x1b\n") {

@@ -45,7 +45,7 @@ func (s *APIServer) PostEvent(ctx context.Context, e NodeEvent) error {
 }
 
 // Temporary reports whether a failed request may succeed later. after is how long the server asks
-// to wait, or 0 if it does not say.
+// to wait, or 0 if it names no time.
 func Temporary(err error) (after time.Duration, ok bool) {
 	var answer *fault.Answer
 	if !errors.As(err, &answer) {

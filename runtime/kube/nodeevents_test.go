@@ -109,11 +109,11 @@ func TestPostEvent(t *testing.T) {
 	}
 }
 
-// A refusal names the right that is missing, and what may pass is told from what will not.
+// A refusal names the right that is missing, and temporary failures are distinguished from permanent ones.
 func TestPostEventFails(t *testing.T) {
 	for code, c := range map[int]struct {
 		is        error
-		says      string
+		contains  string
 		after     time.Duration
 		temporary bool
 	}{
@@ -136,7 +136,7 @@ func TestPostEventFails(t *testing.T) {
 				return true
 			}
 			err := a.PostEvent(t.Context(), anEvent)
-			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
+			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.contains) {
 				t.Errorf("%v", err)
 			}
 			if after, ok := Temporary(err); after != c.after || ok != c.temporary {
@@ -151,7 +151,7 @@ func TestPostEventFails(t *testing.T) {
 	if err := a.PostEvent(t.Context(), anEvent); err == nil {
 		t.Error("nobody listens, and there is no error")
 	} else if _, ok := Temporary(err); !ok {
-		t.Errorf("nobody listens: %v is for good", err)
+		t.Errorf("nobody listens: %v is permanent", err)
 	}
 	if _, ok := Temporary(nil); ok {
 		t.Error("no error is temporary")

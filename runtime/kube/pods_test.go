@@ -93,7 +93,7 @@ func wireStatus(code int, reason, message, name string) []byte {
 	})
 }
 
-// wireTooLarge is what an API server says whose cache does not get to a version in time
+// wireTooLarge is the answer of an API server whose cache does not get to a version in time
 // (apiserver/pkg/storage/errors.go).
 func wireTooLarge(want, at int) []byte {
 	return mustJSON(map[string]any{

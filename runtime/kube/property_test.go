@@ -31,8 +31,8 @@ func drawPod(t *rapid.T) wirePod {
 }
 
 // Any sequence of events, also repeated, out of place and about other nodes,
-// and of lists, leaves the pods that a naive model has; and only what makes a
-// difference is said to.
+// and of lists, leaves the pods that a naive model has; and only changes
+// are reported as changes.
 func TestStoreLikeModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := store{node: "node-1"}

@@ -81,7 +81,7 @@ func (s *server) apiServer(t testing.TB) *APIServer {
 	return a
 }
 
-// run runs the source until the test ends, and returns what it tells.
+// run runs the source until the test ends, and returns its notifications.
 func run(t testing.TB, s Source) <-chan struct{} {
 	t.Helper()
 	changed := make(chan struct{}, 1)
@@ -96,8 +96,8 @@ func run(t testing.TB, s Source) <-chan struct{} {
 	return changed
 }
 
-// eventually waits for a condition, which is looked at whenever the source
-// tells of a change. Every change must be told, or this waits in vain.
+// eventually waits for a condition, which is checked whenever the source
+// reports a change. Every change must be reported, or this waits in vain.
 func eventually(t testing.TB, s Source, changed <-chan struct{}, what string, ok func(Pods, error) bool) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)

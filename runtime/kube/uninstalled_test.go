@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Only the API server's own words say that ebb is being uninstalled: its namespace or its DaemonSet is
+// Only an answer of the API server itself proves that ebb is being uninstalled: its namespace or its DaemonSet is
 // gone or going, or it does not know the agent any more.
 func TestUninstalled(t *testing.T) {
 	const namespace, daemonSet = "/api/v1/namespaces/tide", "/apis/apps/v1/namespaces/tide/daemonsets/agent"

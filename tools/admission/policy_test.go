@@ -56,7 +56,7 @@ func TestKindsByHand(t *testing.T) {
 		t.Error("the policy does not have the kind among those of the cluster's scope")
 	}
 	if _, err := Policy(k, k); err == nil {
-		t.Error("a kind that is told twice is taken")
+		t.Error("a duplicate kind is accepted")
 	}
 }
 

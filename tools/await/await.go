@@ -22,7 +22,7 @@ func Until(ctx context.Context, what string, ask func(context.Context) error) er
 			return nil
 		}
 		if last == nil || ctx.Err() == nil {
-			last = err // an attempt that ctx interrupted says nothing
+			last = err // an attempt that ctx interrupted shows nothing
 		}
 		select {
 		case <-ctx.Done():

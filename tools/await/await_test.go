@@ -27,7 +27,7 @@ func TestUntil(t *testing.T) {
 	})
 }
 
-// The error says why the wait ended, and the last answer that is no consequence of that.
+// The error has the reason for the end of the wait, and the last answer that is no consequence of it.
 func TestUntilLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tired, real := errors.New("tired"), errors.New("not yet")
@@ -52,18 +52,18 @@ func TestUntilLate(t *testing.T) {
 
 type failing struct {
 	*testing.T
-	said string
+	message string
 }
 
-func (f *failing) Fatal(args ...any) { f.said = fmt.Sprint(args...) }
+func (f *failing) Fatal(args ...any) { f.message = fmt.Sprint(args...) }
 
 func TestHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &failing{T: t}
 		begun := time.Now()
 		await.Holds(f, time.Minute, "ever", func(context.Context) error { return errors.New("no") })
-		if took := time.Since(begun); took != time.Minute || !strings.Contains(f.said, "wait for ever: ") || !strings.HasSuffix(f.said, "no") {
-			t.Errorf("after %v: %q", took, f.said)
+		if took := time.Since(begun); took != time.Minute || !strings.Contains(f.message, "wait for ever: ") || !strings.HasSuffix(f.message, "no") {
+			t.Errorf("after %v: %q", took, f.message)
 		}
 	})
 }

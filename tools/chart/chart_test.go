@@ -175,7 +175,7 @@ func TestControllerConfig(t *testing.T) {
 	}
 }
 
-// TestModes: each program observes unless its own value says otherwise, whatever else is
+// TestModes: each program observes unless its own value is enforce, whatever else is
 // set, and enforcing one does not arm the other.
 func TestModes(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@ func TestAgentAlone(t *testing.T) {
 }
 
 // TestProfiles: each has a DaemonSet for the nodes with its label, and a configuration that is the
-// agents' own but for what it says. The others leave these nodes out.
+// agents' own but for what the profile sets. The others leave these nodes out.
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	plain := render(t)

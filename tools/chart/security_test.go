@@ -112,7 +112,7 @@ func TestCapabilitiesAreDocumented(t *testing.T) {
 	}
 }
 
-// TestPresets: each changes what its name says, and nothing else.
+// TestPresets: each changes what its name promises, and nothing else.
 func TestPresets(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(root, "deploy/chart/presets/*.yaml"))
@@ -171,7 +171,7 @@ func mountsOf(p podSpec) map[string]string {
 
 // TestMountsAreDocumented: each directory of the node with its reason, where the node
 // has it (but for the kubelet's, of which the agent has an empty one in it), and no wider
-// than said.
+// than documented.
 func TestMountsAreDocumented(t *testing.T) {
 	t.Parallel()
 	want := make(map[string]string)

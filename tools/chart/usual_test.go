@@ -222,7 +222,7 @@ func TestPullSecrets(t *testing.T) {
 	}
 }
 
-// TestUpdateStrategy: what is said of rolling updates is left out where there are none.
+// TestUpdateStrategy: settings of rolling updates are left out where there are none.
 func TestUpdateStrategy(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -113,7 +113,7 @@ func TestWrongValues(t *testing.T) {
 		{"controller.config.collectors.nodes.inventory.file=/inventory/a", []string{"controller.config.collectors.nodes.inventory.file", "controller.extraVolumes"}},
 		{"controller.config.collectors.volumes.drivers[0].name=a,controller.config.collectors.volumes.drivers[0].socket=/run/csi/a.sock", []string{"drivers[0].socket", "/run/csi/a.sock", "controller.extraVolumeMounts"}},
 		{"agent.extraVolumeMounts[0].name=a,agent.extraVolumeMounts[0].mountPath=/var/lib/kubelet/pki", []string{"agent.extraVolumeMounts", "/var/lib/kubelet/pki"}},
-		// All are said at once.
+		// All are reported at once.
 		{"agent.serviceAccount.create=false,rbac.create=false", []string{"agent.serviceAccount.name", "rbac.create"}},
 	} {
 		t.Run(c.set, func(t *testing.T) {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// own makes a machine, says so, and waits to be killed.
+// own makes a machine, prints "up", and waits to be killed.
 func own() {
 	c := Config{Name: "killed", Base: os.Getenv("EBB_CLUSTER_TEST_BASE"), DiskBytes: 256 << 20, Stdout: os.Stdout, Stderr: os.Stderr}
 	_, err := Run(context.Background(), c, "sh", "-c", "sleep 1000 & mkdir -p $(grep -o '^cgroup2* [^ ]*' /proc/mounts | cut -d' ' -f2 | head -n 1)$EBB_CLUSTER_CGROUP/below; echo up; wait")
@@ -83,7 +83,7 @@ func TestNothingGetsOut(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
 	stray := filepath.Join(out, "..", "stray")
-	status, said := start(t, Config{Out: out}, `
+	status, output := start(t, Config{Out: out}, `
 		touch "`+stray+`" # in a /tmp of its own
 		for f in /usr/bin/x /opt/x ./x; do touch $f 2>/dev/null && echo could write $f; done
 		for d in /var/lib /etc /run /tmp "`+out+`"; do touch $d/x || echo cannot write $d; done
@@ -94,8 +94,8 @@ func TestNothingGetsOut(t *testing.T) {
 		ip -o -4 address show node0 | grep -q `+NodeIP+` || echo no address
 		[ "$(ls -d /proc/[0-9]* | wc -l)" -lt 10 ] || echo others processes are seen
 		exit 7`)
-	if status != 7 || said != "" {
-		t.Errorf("status %d, and it says:\n%s", status, said)
+	if status != 7 || output != "" {
+		t.Errorf("status %d, and it prints:\n%s", status, output)
 	}
 	if _, err := os.Stat(filepath.Join(out, "x")); err != nil {
 		t.Errorf("what was written to Out is not there: %v", err)
@@ -112,20 +112,20 @@ func TestNothingGetsOut(t *testing.T) {
 // the command; and they end with it.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
-	status, said := start(t, Config{}, `
+	status, output := start(t, Config{}, `
 		(setsid sh -c 'exit 3' &) ; (setsid sleep 1000 &)
 		i=0; while [ "$(ps -o stat= --ppid 1 | grep -c Z)" != 0 ]; do i=$((i+1)); [ $i -lt 500 ] || { echo a zombie stays; exit 1; }; done
 		exit 5`)
-	if status != 5 || said != "" {
-		t.Errorf("status %d, and it says:\n%s", status, said)
+	if status != 5 || output != "" {
+		t.Errorf("status %d, and it prints:\n%s", status, output)
 	}
 }
 
 func TestSetupFails(t *testing.T) {
 	t.Parallel()
-	status, said := start(t, Config{See: []string{"/nowhere"}}, "true")
-	if status != SetupFailed || !strings.Contains(said, "/nowhere") {
-		t.Errorf("status %d, and it says %q; want %d, and the directory's name", status, said, SetupFailed)
+	status, output := start(t, Config{See: []string{"/nowhere"}}, "true")
+	if status != SetupFailed || !strings.Contains(output, "/nowhere") {
+		t.Errorf("status %d, and it prints %q; want %d, and the directory's name", status, output, SetupFailed)
 	}
 }
 
@@ -147,9 +147,9 @@ func TestKilled(t *testing.T) {
 	if err := owner.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said := make([]byte, 3)
-	if _, err := io.ReadFull(stdout, said); err != nil || string(said) != "up\n" {
-		t.Fatalf("the owner says %q, %v", said, err)
+	output := make([]byte, 3)
+	if _, err := io.ReadFull(stdout, output); err != nil || string(output) != "up\n" {
+		t.Fatalf("the owner prints %q, %v", output, err)
 	}
 	if gone, err := Clean(base, slog.New(slog.DiscardHandler)); err != nil || len(gone) > 0 {
 		t.Errorf("Clean of a living owner's: %q, %v", gone, err)
@@ -157,7 +157,7 @@ func TestKilled(t *testing.T) {
 	if err := owner.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	_ = owner.Wait() // says that it was killed
+	_ = owner.Wait() // returns that it was killed
 	// The lock is free when the machine's last process has ended.
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		gone, err := Clean(base, slog.New(slog.DiscardHandler))

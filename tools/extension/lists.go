@@ -156,7 +156,7 @@ func (w *watching) begin() {
 	noUID := s.faults&NoUID != 0
 	s.mu.Unlock()
 	for _, e := range events {
-		w.tell(e)
+		w.deliver(e)
 	}
 	if noUID {
 		s.mu.Lock()
@@ -169,7 +169,7 @@ func (w *watching) begin() {
 	}
 }
 
-func (w *watching) tell(e event) {
+func (w *watching) deliver(e event) {
 	if w.namespace == "" || w.namespace == e.object.Namespace {
 		w.send(e.what, w.s.document(w.t.Resource, e.object, e.version))
 	}
@@ -244,7 +244,7 @@ func (w *watching) step() (changed <-chan struct{}, goOn bool) {
 	}
 	s.mu.Unlock()
 	for _, e := range events {
-		w.tell(e)
+		w.deliver(e)
 	}
 	if goOn && faults&EndsAfterBookmark != 0 && faults&Silent == 0 {
 		w.bookmark(nil)
@@ -264,5 +264,5 @@ func (w *watching) busy() {
 	}
 	e := event{w.s.versions[all[0]], "MODIFIED", w.t.Resource, all[0]}
 	w.s.mu.Unlock()
-	w.tell(e)
+	w.deliver(e)
 }

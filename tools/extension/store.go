@@ -41,8 +41,8 @@ func (s *Server) change(do func()) {
 	s.changed = make(chan struct{})
 }
 
-// put stores a new or changed object. If tell is set, watches receive the event.
-func (s *Server) put(resource string, o Object, tell bool) *Object {
+// put stores a new or changed object. If announce is set, watches receive the event.
+func (s *Server) put(resource string, o Object, announce bool) *Object {
 	at := place{resource, o.Namespace, o.Name}
 	what, old := "MODIFIED", s.objects[at]
 	if old == nil {
@@ -52,7 +52,7 @@ func (s *Server) put(resource string, o Object, tell bool) *Object {
 	delete(s.versions, old)
 	s.objects[at], s.versions[&o] = &o, s.version
 	s.notify(resource, &o, false)
-	if tell {
+	if announce {
 		s.happened(event{s.version, what, resource, &o})
 	}
 	return &o
@@ -71,13 +71,13 @@ func (s *Server) happened(e event) {
 	s.past = append(s.past, e)
 }
 
-// drop removes an object. If tell is set, watches receive the event.
-func (s *Server) drop(resource string, o *Object, tell bool) {
+// drop removes an object. If announce is set, watches receive the event.
+func (s *Server) drop(resource string, o *Object, announce bool) {
 	s.version++
 	delete(s.versions, o)
 	delete(s.objects, place{resource, o.Namespace, o.Name})
 	s.notify(resource, o, true)
-	if tell {
+	if announce {
 		s.happened(event{s.version, "DELETED", resource, o})
 	}
 }
@@ -116,13 +116,13 @@ func (s *Server) ChangeUntold(resource, namespace, name string, change func(*Obj
 	return s.modify(resource, namespace, name, false, change)
 }
 
-func (s *Server) modify(resource, namespace, name string, tell bool, change func(*Object)) (found bool) {
+func (s *Server) modify(resource, namespace, name string, announce bool, change func(*Object)) (found bool) {
 	s.change(func() {
 		if o := s.objects[place{resource, namespace, name}]; o != nil {
 			found = true
 			c := o.clone()
 			change(&c)
-			s.put(resource, c, tell)
+			s.put(resource, c, announce)
 		}
 	})
 	return found
@@ -138,10 +138,10 @@ func (s *Server) RemoveUntold(resource, namespace, name string) (found bool) {
 	return s.remove(resource, namespace, name, false)
 }
 
-func (s *Server) remove(resource, namespace, name string, tell bool) (found bool) {
+func (s *Server) remove(resource, namespace, name string, announce bool) (found bool) {
 	s.change(func() {
 		if o := s.objects[place{resource, namespace, name}]; o != nil {
-			s.drop(resource, o, tell)
+			s.drop(resource, o, announce)
 			found = true
 		}
 	})

@@ -116,7 +116,7 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// What a flake says when it passes tells what it was.
+// The gate prints the output of all runs of a flaky test, also of those that passed.
 func TestFlakesSayAll(t *testing.T) {
 	module(t, `func TestA(t *testing.T) { n := ran(t); t.Log("run", n); if n == 0 { t.Fatal("the first time") } }`)
 	out, err := run(t, "test", "-second-look", "stage", "--", ".")

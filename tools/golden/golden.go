@@ -37,9 +37,9 @@ func Check(t testing.TB, file, want string) {
 	}
 }
 
-// Scenarios compares each testdata/*.txt with the text that tell makes of it. It fails if there are
+// Scenarios compares each testdata/*.txt with the text that render makes of it. It fails if there are
 // fewer than least files.
-func Scenarios(t *testing.T, least int, tell func(t *testing.T, text string) string) {
+func Scenarios(t *testing.T, least int, render func(t *testing.T, text string) string) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) < least {
 		t.Fatalf("found %d scenarios: %v", len(files), err)
@@ -50,7 +50,7 @@ func Scenarios(t *testing.T, least int, tell func(t *testing.T, text string) str
 			if err != nil {
 				t.Fatal(err)
 			}
-			Check(t, file, tell(t, string(text)))
+			Check(t, file, render(t, string(text)))
 		})
 	}
 }

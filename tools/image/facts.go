@@ -21,7 +21,7 @@ const sourceURL = "https://github.com/ebb-agent/ebb"
 // facts are the properties that all programs of an image share.
 type facts struct {
 	release  string // the chart's appVersion, such as 1.2.0: the tag
-	says     string // the version that the programs report, such as 1.2.0+g0123456789ab.dirty
+	reported string // the version that the programs report, such as 1.2.0+g0123456789ab.dirty
 	version  string // the module's, such as v1.2.0 or v0.0.0-20260102030405-0123456789ab+dirty
 	revision string // the commit; "" if unknown
 	golang   string
@@ -30,7 +30,7 @@ type facts struct {
 
 func readFacts(list []program, release, epoch string) (facts, error) {
 	of := func(p program) facts {
-		return facts{release: release, says: deploy.Version(release, p.info), version: p.info.Main.Version, revision: p.setting("vcs.revision"), golang: p.info.GoVersion}
+		return facts{release: release, reported: deploy.Version(release, p.info), version: p.info.Main.Version, revision: p.setting("vcs.revision"), golang: p.info.GoVersion}
 	}
 	f := of(list[0])
 	for _, p := range list[1:] {
@@ -100,7 +100,7 @@ func (f facts) labels() map[string]string {
 	labels := map[string]string{
 		"org.opencontainers.image.title":         "ebb",
 		"org.opencontainers.image.description":   "eBPF-assisted garbage collection for Kubernetes: the node agent, the controller and the command for people",
-		"org.opencontainers.image.version":       f.says,
+		"org.opencontainers.image.version":       f.reported,
 		"org.opencontainers.image.licenses":      licenceWithBPF,
 		"org.opencontainers.image.source":        sourceURL,
 		"org.opencontainers.image.documentation": sourceURL + "/tree/HEAD/docs",

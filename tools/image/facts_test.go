@@ -43,7 +43,7 @@ func TestFullName(t *testing.T) {
 		{"ebb@sha256:" + strings.Repeat("0", 64), "v1", "", "a digest cannot be chosen"},
 		{"ebb", strings.Repeat("v", 200), "", "with tag"},
 	} {
-		got, err := facts{release: c.release, version: "v9", says: "9"}.fullName(c.name)
+		got, err := facts{release: c.release, version: "v9", reported: "9"}.fullName(c.name)
 		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("fullName(%q) of %.40q = %q, %v; want %q, %q", c.name, c.release, got, err, c.want, c.err)
 		}
@@ -93,7 +93,7 @@ func madeOf(version, golang, revision string) program {
 
 func TestProgramsMustAgree(t *testing.T) {
 	a := madeOf("v1", "go1.26.8", "a")
-	if f, err := readFacts([]program{a, a}, "1.2.3", "0"); err != nil || f.version != "v1" || f.says != "1.2.3+ga" || f.revision != "a" {
+	if f, err := readFacts([]program{a, a}, "1.2.3", "0"); err != nil || f.version != "v1" || f.reported != "1.2.3+ga" || f.revision != "a" {
 		t.Errorf("facts %+v, %v", f, err)
 	}
 	for _, other := range []program{madeOf("v2", "go1.26.8", "a"), madeOf("v1", "go1.26.9", "a"), madeOf("v1", "go1.26.8", "b")} {

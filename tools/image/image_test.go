@@ -105,7 +105,7 @@ func TestLayerFails(t *testing.T) {
 	}
 }
 
-var testFacts = facts{release: "1.2.3", says: "1.2.3+g0123", version: "v1.2.3", revision: "0123", golang: "go1.26.8", created: noon}
+var testFacts = facts{release: "1.2.3", reported: "1.2.3+g0123", version: "v1.2.3", revision: "0123", golang: "go1.26.8", created: noon}
 
 // testIndex is an index of two small images, which differ in one file.
 func testIndex(t *testing.T, f facts) v1.ImageIndex {
@@ -206,7 +206,7 @@ func TestImageConfig(t *testing.T) {
 	if got := strings.Join(platforms, " "); got != "linux/amd64 linux/arm64" {
 		t.Errorf("platforms %s", got)
 	}
-	if manifest.Annotations["org.opencontainers.image.version"] != testFacts.says {
+	if manifest.Annotations["org.opencontainers.image.version"] != testFacts.reported {
 		t.Errorf("annotations: %v", manifest.Annotations)
 	}
 }

@@ -32,7 +32,7 @@ func newImage(f facts, arch string, content v1.Layer) (v1.Image, error) {
 	}
 	img, err = mutate.Append(img, mutate.Addendum{
 		Layer:   content,
-		History: v1.History{Created: v1.Time{Time: f.created}, CreatedBy: "ebb " + f.says},
+		History: v1.History{Created: v1.Time{Time: f.created}, CreatedBy: "ebb " + f.reported},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("append layer: %w", err)

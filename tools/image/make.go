@@ -111,7 +111,7 @@ func (o Options) pack(ctx context.Context, list []program) (Made, error) {
 	if err != nil {
 		return Made{}, err
 	}
-	made := Made{Version: f.says, Revision: f.revision}
+	made := Made{Version: f.reported, Revision: f.revision}
 	if made.Name, err = f.fullName(o.Name); err != nil {
 		return made, err
 	}

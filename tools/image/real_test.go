@@ -116,7 +116,7 @@ func checkRoot(t *testing.T, root, arch string, made Made) (list []program) {
 			t.Fatal(err)
 		}
 		if got := deploy.Version(deploy.Release(), p.info); got != made.Version || p.setting("vcs.revision") != made.Revision {
-			t.Errorf("%s is of %s, %s; the image says %s, %s", name, got, p.setting("vcs.revision"), made.Version, made.Revision)
+			t.Errorf("%s is of %s, %s; the image has %s, %s", name, got, p.setting("vcs.revision"), made.Version, made.Revision)
 		}
 		e, err := elf.Open(file)
 		if err != nil {
@@ -168,7 +168,7 @@ func runImage(t *testing.T, flavor node.Flavor, archive string, made Made) {
 			t.Errorf("%s ended with %d, %v", name, code, err)
 		}
 		if out, err := c.Output(); err != nil || !strings.Contains(out, made.Version) {
-			t.Errorf("%s --version says %q, %v", name, out, err)
+			t.Errorf("%s --version prints %q, %v", name, out, err)
 		}
 	}
 	_, err := n.Run(t.Context(), node.RunSpec{ID: "shell", Image: made.Name, Args: []string{"/bin/sh"}})
@@ -177,7 +177,7 @@ func runImage(t *testing.T, flavor node.Flavor, archive string, made Made) {
 	}
 }
 
-// awaitImage returns what CRI says of an image. CRI learns of imports by events, some
+// awaitImage returns the status of an image from CRI. CRI learns of imports by events, some
 // time after, and has nothing to wait on.
 func awaitImage(t *testing.T, images runtimeapi.ImageServiceClient, name string) (image *runtimeapi.Image) {
 	t.Helper()

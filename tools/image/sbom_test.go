@@ -154,7 +154,7 @@ func TestLicences(t *testing.T) {
 		}
 	}
 	if got := testFacts.labels()["org.opencontainers.image.licenses"]; got != licenceWithBPF {
-		t.Errorf("the label says %s", got)
+		t.Errorf("the label is %s", got)
 	}
 }
 
@@ -202,14 +202,14 @@ func checkSBOM(t *testing.T, raw []byte, list []program) *v2_3.Document {
 		}
 	}
 	// What each program depends on, by the document and by itself.
-	said := map[common.ElementID]map[string]bool{}
+	documented := map[common.ElementID]map[string]bool{}
 	for _, r := range doc.Relationships {
 		if r.Relationship == common.TypeRelationshipDependsOn {
 			from, to := r.RefA.ElementRefID, byID[r.RefB.ElementRefID]
-			if said[from] == nil {
-				said[from] = map[string]bool{}
+			if documented[from] == nil {
+				documented[from] = map[string]bool{}
 			}
-			said[from][to.PackageName+" "+to.PackageVersion] = true
+			documented[from][to.PackageName+" "+to.PackageVersion] = true
 		}
 	}
 	for _, p := range list {
@@ -221,8 +221,8 @@ func checkSBOM(t *testing.T, raw []byte, list []program) *v2_3.Document {
 		for _, m := range p.modules() {
 			linked[m.path+" "+m.version] = true
 		}
-		if !maps.Equal(linked, said[programID(p)]) {
-			t.Errorf("%s for %s is linked from %v; the document has %v", p.name, p.arch, linked, said[programID(p)])
+		if !maps.Equal(linked, documented[programID(p)]) {
+			t.Errorf("%s for %s is linked from %v; the document has %v", p.name, p.arch, linked, documented[programID(p)])
 		}
 	}
 	return doc

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// playOwner starts a node with a container and a pod on it, says so, and holds
+// playOwner starts a node with a container and a pod on it, prints "ready", and holds
 // it until it is killed.
 func playOwner(base string, flavor Flavor) {
 	ctx := context.Background()
@@ -68,7 +68,7 @@ func playOwner(base string, flavor Flavor) {
 	select {}
 }
 
-// startOwner returns the running owner and a reader of what it says. Whatever
+// startOwner returns the running owner and a reader of its output. Whatever
 // happens to the test, nothing of the node stays.
 func startOwner(t *testing.T, base string, flavor Flavor) (*exec.Cmd, io.Reader) {
 	t.Helper()
@@ -99,7 +99,7 @@ func kill(t *testing.T, owner *exec.Cmd, base string) {
 	if err := owner.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = owner.Wait() // says "killed"
+	_ = owner.Wait() // returns "signal: killed"
 	awaitTrue(t, "an end of the ownership", func() bool {
 		f, err := os.Open(filepath.Join(base, ownedName, owned.LockName))
 		if err != nil {
@@ -110,7 +110,7 @@ func kill(t *testing.T, owner *exec.Cmd, base string) {
 	})
 }
 
-// awaitTrue returns once a condition holds that nothing tells of.
+// awaitTrue polls until a condition holds of which there are no events.
 func awaitTrue(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	await.Holds(t, time.Minute, what, func(context.Context) error {
@@ -196,7 +196,7 @@ func TestCleanAfterOwnerIsKilled(t *testing.T) {
 			base := t.TempDir()
 			owner, out := startOwner(t, base, flavor)
 			if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-				t.Fatalf("owner said %q: %v", line, err)
+				t.Fatalf("owner printed %q: %v", line, err)
 			}
 			l := layout(filepath.Join(base, ownedName))
 			sockets := shimSockets(t, l)
@@ -270,7 +270,7 @@ func TestStartRemovesWhatADeadOwnerLeft(t *testing.T) {
 	base := t.TempDir()
 	owner, out := startOwner(t, base, Debian)
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("owner said %q: %v", line, err)
+		t.Fatalf("owner printed %q: %v", line, err)
 	}
 	config := Config{Name: ownedName, Base: base, SizeBytes: 128 * mib, Log: t.Output()}
 	if n, err := Start(t.Context(), config); !errors.Is(err, owned.ErrInUse) {
@@ -296,7 +296,6 @@ func TestStartRemovesWhatADeadOwnerLeft(t *testing.T) {
 	}
 }
 
-// TestStartFailsCleanly starts a node whose containerd says why it cannot run.
 // TestReopen: a node is taken up again with what its disk has, once nothing of it is
 // mounted any more.
 func TestReopen(t *testing.T) {
@@ -338,6 +337,7 @@ func TestReopen(t *testing.T) {
 	}
 }
 
+// TestStartFailsCleanly starts a node whose containerd logs why it cannot run.
 func TestStartFailsCleanly(t *testing.T) {
 	needRoot(t)
 	bin := t.TempDir()

@@ -104,7 +104,7 @@ func TestClean(t *testing.T) {
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = child.Wait() // says that it was killed
+	_ = child.Wait() // returns that it was killed
 	owner.Close()
 	if gone, err := Clean(base, testLog(t), nothing); err != nil || !slices.Equal(gone, []string{"inherited", "owned"}) {
 		t.Errorf("Clean: %v, %v; want [inherited owned]", gone, err)

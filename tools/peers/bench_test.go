@@ -11,8 +11,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers/peerstest"
 )
 
-// BenchmarkKubeletIdle tells what a standalone kubelet costs that has nothing to
-// do. Run it with -benchtime 1x.
+// BenchmarkKubeletIdle measures what an idle standalone kubelet costs. Run it with -benchtime 1x.
 func BenchmarkKubeletIdle(b *testing.B) {
 	for _, pods := range []int{0, 10} {
 		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {

@@ -282,7 +282,7 @@ func TestControllers(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Its collector is off, as it was told: an owner goes, what it owns stays.
+	// Its collector is off, as configured: an owner is deleted, its dependents stay.
 	if err := peers.Request(t.Context(), client, http.MethodDelete, namespace+"/set", nil, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// playOwner starts a control plane, a node and a kubelet with a pod, says so, and
+// playOwner starts a control plane, a node and a kubelet with a pod, prints a line, and
 // holds them until it is killed.
 func playOwner(base string) error {
 	ctx := context.Background()
@@ -94,7 +94,7 @@ func startOwner(t *testing.T, base string) (owner *exec.Cmd, pids []string) {
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Fatalf("owner said %q: %v", line, err)
+		t.Fatalf("owner printed %q: %v", line, err)
 	}
 	return owner, strings.Fields(line)[1:]
 }
@@ -124,7 +124,7 @@ func TestNothingOutlivesItsOwner(t *testing.T) {
 	if err := owner.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = owner.Wait() // says "killed"
+	_ = owner.Wait() // returns "signal: killed"
 	for _, pid := range pids {
 		await.Holds(t, time.Minute, "an end of process "+pid, func(context.Context) error {
 			if _, err := os.Stat("/proc/" + pid); err == nil {

@@ -34,8 +34,8 @@ func fake(t *testing.T, script string, ready func(context.Context) error) *Compo
 	return c
 }
 
-// says is ready once the log has a text.
-func says(c **Component, text string) func(context.Context) error {
+// logs is ready once the log has a text.
+func logs(c **Component, text string) func(context.Context) error {
 	return func(context.Context) error {
 		log, err := os.ReadFile((*c).logFile)
 		if err != nil {
@@ -76,7 +76,7 @@ func TestComponentThatHangs(t *testing.T) {
 // TestComponentLife goes through all that can be done with a component.
 func TestComponentLife(t *testing.T) {
 	var c *Component
-	c = fake(t, `trap 'echo "bye $0"; exit 0' TERM; echo "hello $0"; while :; do sleep 0.01; done`, says(&c, "hello"))
+	c = fake(t, `trap 'echo "bye $0"; exit 0' TERM; echo "hello $0"; while :; do sleep 0.01; done`, logs(&c, "hello"))
 	c.SetArgs("one")
 	if err := c.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestComponentLife(t *testing.T) {
 		if c.PID() == first {
 			return errors.New("it is the first one")
 		}
-		return says(&c, "hello one\nbye one\nhello two")(ctx)
+		return logs(&c, "hello one\nbye one\nhello two")(ctx)
 	})
 	// Killed while paused, too.
 	if err := errors.Join(c.Pause(), c.Kill()); err != nil {

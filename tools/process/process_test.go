@@ -49,11 +49,11 @@ func TestStartsOnItsOwnThread(t *testing.T) {
 
 	errNo := errors.New("no")
 	if _, err := Start(exec.Command("/bin/true"), func() error { return errNo }); !errors.Is(err, errNo) {
-		t.Errorf("Start: %v, want what start says", err)
+		t.Errorf("Start: %v, want the error of start", err)
 	}
 }
 
-// entered tells whether a thread of this process is in another namespace than the main one.
+// entered reports whether a thread of this process is in another namespace than the main one.
 func entered(t *testing.T, main string) bool {
 	links, err := filepath.Glob("/proc/self/task/*/ns/uts")
 	if err != nil {

@@ -90,7 +90,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestStartSaysWhatIsWrong(t *testing.T) {
+func TestStartReportsErrors(t *testing.T) {
 	if why := Missing(); why != "" {
 		t.Skip("SKIPPED: " + why)
 	}

@@ -91,7 +91,7 @@ func TestHold(t *testing.T) {
 	}
 	send(t, client, "late")
 	if err := read(server, "late", moment); !os.IsTimeout(err) {
-		t.Errorf("a held direction says %v", err)
+		t.Errorf("a held direction returns %v", err)
 	}
 	r.Release(ToServer)
 	if err := read(server, "late", patience); err != nil {
@@ -99,7 +99,7 @@ func TestHold(t *testing.T) {
 	}
 	r.Cut()
 	if err := read(client, "x", patience); err == nil || os.IsTimeout(err) {
-		t.Errorf("a cut connection says %v", err)
+		t.Errorf("a cut connection returns %v", err)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestAway(t *testing.T) {
 	r.Away()
 	for name, c := range map[string]net.Conn{"before": before, "since": dial()} {
 		if err := read(c, "x", patience); err == nil || os.IsTimeout(err) {
-			t.Errorf("a connection from %s says %v", name, err)
+			t.Errorf("a connection from %s returns %v", name, err)
 		}
 	}
 	r.Back()

@@ -109,8 +109,7 @@ func TestWriteTable(t *testing.T) {
 	}
 }
 
-// TestSuitesAreOrdered: what people read about a suite is what the machine is
-// told to do.
+// TestSuitesAreOrdered: the machine gets the order that people read about a suite.
 func TestSuitesAreOrdered(t *testing.T) {
 	s := suite{pkg: "a/b", run: "^TestX$", skip: "TestY", args: []string{"-n=1"}, timeout: time.Minute}
 	o := s.order()
@@ -146,7 +145,7 @@ linux-image-x-amd64) echo "Package: $3"; echo "Version: 1"; echo "Depends: linux
 esac`
 
 // TestFetchFailsClearly: without a network, or with lists that name what is no
-// longer there, the error names the kernel, the command and what apt said.
+// longer there, the error names the kernel, the command and the output of apt.
 func TestFetchFailsClearly(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cache, get string

@@ -43,23 +43,23 @@ func TestMachineEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string
 		is     error
-		says   []string
+		want   []string
 	}{
 		"passes":            {passed + end, nil, nil},
 		"fails":             {`echo '{"Result":{"Name":"a","Exit":1,"Passed":1}}' >$report; ` + end, report.ErrFailed, []string{"a: exit status 1"}},
 		"panics":            {passed + `echo 'Kernel panic - not syncing: oh'; exit 0`, report.ErrNoVerdict, []string{"after a", "Kernel panic - not syncing: oh"}},
 		"panics in a suite": {`echo '{"Begin":"a"}' >$report; echo Oops; exit 1`, report.ErrNoVerdict, []string{"in a", "exit status 1", "Oops"}},
 		"never starts":      {`echo 'qemu: no memory' >&2; exit 1`, report.ErrNoVerdict, []string{"qemu: no memory", "exit status 1"}},
-		"says nothing":      {`exit 0`, report.ErrNoVerdict, []string{"before the first suite"}},
+		"prints nothing":    {`exit 0`, report.ErrNoVerdict, []string{"before the first suite"}},
 		"garbles":           {`echo garbage >$report`, nil, []string{"read report", "garbage"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, _ := machine(t, tt.script)
 			_, err := m.Run(t.Context())
-			if (err == nil) != (tt.is == nil && tt.says == nil) || tt.is != nil && !errors.Is(err, tt.is) {
+			if (err == nil) != (tt.is == nil && tt.want == nil) || tt.is != nil && !errors.Is(err, tt.is) {
 				t.Fatalf("error is %v, want %v", err, tt.is)
 			}
-			for _, text := range tt.says {
+			for _, text := range tt.want {
 				if !strings.Contains(err.Error(), text) {
 					t.Errorf("%q is not in the error: %v", text, err)
 				}
@@ -68,7 +68,7 @@ func TestMachineEnds(t *testing.T) {
 	}
 }
 
-// TestMachineHangs also with all said: a machine that does not power off is
+// TestMachineHangs: a machine that does not power off is
 // killed, and what it reported still counts.
 func TestMachineHangs(t *testing.T) {
 	m, _ := machine(t, `echo '{"Begin":"a"}' >$report; echo the last words; exec sleep 1000`)

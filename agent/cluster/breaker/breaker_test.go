@@ -90,7 +90,7 @@ func TestEnvelope(t *testing.T) {
 	want(t, "burst", n, 100)
 	want(t, "verdict", fmt.Sprint(a.Verdict == Slowed, a.First, a.RetryAt.Sub(noon), a.Batch), "true true 1s 20")
 	_, a = b.many(noon, root("a"), 1)
-	want(t, "said once", a.First, false)
+	want(t, "reported once", a.First, false)
 	n, _ = b.many(noon, root("b"), 99)
 	want(t, "another one", n, 99)
 	now := noon

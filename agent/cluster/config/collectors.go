@@ -88,7 +88,7 @@ type Owners struct {
 	Mode Mode `json:"mode"`
 }
 
-// Pods says which Pods are collected; see [pods.Config].
+// Pods configures which Pods are collected; see [pods.Config].
 type Pods struct {
 	Mode       Mode      `json:"mode"`
 	Namespaces []string  `json:"namespaces"`
@@ -123,7 +123,7 @@ func (p Pods) Policy() pods.Config {
 		Quarantine: time.Duration(p.Quarantine), MaxShare: p.MaxShare}
 }
 
-// Jobs says which Jobs are collected; see [jobs.Config].
+// Jobs configures which Jobs are collected; see [jobs.Config].
 type Jobs struct {
 	Mode       Mode         `json:"mode"`
 	Namespaces []string     `json:"namespaces"`
@@ -157,7 +157,7 @@ func (j Jobs) Policy() jobs.Config {
 	return c
 }
 
-// CSRs says how long requests for certificates are kept; see [csrs.Config].
+// CSRs configures how long requests for certificates are kept; see [csrs.Config].
 type CSRs struct {
 	Mode        Mode     `json:"mode"`
 	Pending     Duration `json:"pending"`
@@ -168,7 +168,7 @@ type CSRs struct {
 	Signers     []Signer `json:"signers"`
 }
 
-// Signer says how long requests to some signers are kept; 0: as for all others.
+// Signer configures how long requests to some signers are kept; 0: as for all others.
 type Signer struct {
 	Name     string   `json:"name"`
 	Pending  Duration `json:"pending"`
@@ -189,7 +189,7 @@ func (c CSRs) Policy() csrs.Config {
 	return out
 }
 
-// Leases says which Leases are collected; see [leases.Config].
+// Leases configures which Leases are collected; see [leases.Config].
 type Leases struct {
 	Mode       Mode       `json:"mode"`
 	Quarantine Duration   `json:"quarantine"`

@@ -87,7 +87,7 @@ collectors:
 		"collectors.nodes.maxShare: ", "collectors.nodes.inventory.timeout: ", "collectors.nodes.inventory.maxAge: ", "collectors.nodes.inventory.minShare: ",
 		"collectors.nodes.inventory.caFile: ", "collectors.nodes.inventory.until: unknown field"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("nothing is said of %q", want)
+			t.Errorf("no problem is reported for %q", want)
 		}
 	}
 	if t.Failed() {

@@ -12,7 +12,7 @@ import (
 //go:embed default.yaml
 var DefaultYAML string
 
-// Mode says what the controller does with its decisions.
+// Mode is what the controller does with its decisions.
 type Mode string
 
 // The modes.
@@ -66,7 +66,7 @@ type Concurrency struct {
 	Max   int `json:"max"`
 }
 
-// LeaderElection says how one of several instances is chosen.
+// LeaderElection configures how one of several instances is chosen.
 type LeaderElection struct {
 	Enabled       bool     `json:"enabled"`
 	Namespace     string   `json:"namespace"`

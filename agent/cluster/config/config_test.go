@@ -13,7 +13,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/golden"
 )
 
-// default.yaml names every field, and says what Default does.
+// default.yaml names every field, and has the values of Default.
 func TestDefaults(t *testing.T) {
 	for name, text := range map[string]string{"empty": "", "comments": "# nothing\n", "default.yaml": DefaultYAML} {
 		c, err := Parse([]byte(text))
@@ -39,8 +39,8 @@ func TestDefaults(t *testing.T) {
 	walk("", reflect.TypeFor[Config]())
 }
 
-// TestObservesUnlessTold: nothing but the word itself makes the controller change anything.
-func TestObservesUnlessTold(t *testing.T) {
+// TestObservesByDefault: the controller changes nothing unless the mode is exactly "enforce".
+func TestObservesByDefault(t *testing.T) {
 	for _, text := range []string{"", DefaultYAML, "mode: observe\n", "circuitBreaker: {deletions: 5}\n", "paused: false\n"} {
 		c, err := Parse([]byte(text))
 		if err != nil || c.Mode != Observe {
@@ -54,7 +54,7 @@ func TestDocument(t *testing.T) {
 	golden.Check(t, "../../../docs/controller-config.md", want)
 }
 
-// Every problem is told, with the path of its field, and none twice.
+// Every problem is reported once, with the path of its field.
 func TestProblems(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text string
@@ -97,7 +97,7 @@ func TestProblems(t *testing.T) {
 			}
 			for _, want := range tc.want {
 				if strings.Count(err.Error(), want) != 1 {
-					t.Errorf("says not once %q:\n%v", want, err)
+					t.Errorf("does not contain exactly once %q:\n%v", want, err)
 				}
 			}
 			if name != "not YAML" && name != "twice" && strings.Count(err.Error(), "\n")+1 != len(tc.want) {

@@ -9,7 +9,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/nodes"
 )
 
-// Nodes says which Nodes are reported, and which are deleted; see [nodes.Config].
+// Nodes configures which Nodes are reported, and which are deleted; see [nodes.Config].
 type Nodes struct {
 	Mode        Mode      `json:"mode"`
 	NotReadyFor Duration  `json:"notReadyFor"`
@@ -19,7 +19,7 @@ type Nodes struct {
 	Inventory   Inventory `json:"inventory"`
 }
 
-// Inventory says where the list of machines is, and when it is trusted. At most one of File, URL
+// Inventory configures where the list of machines is, and when it is trusted. At most one of File, URL
 // and Command may be set.
 type Inventory struct {
 	File      string   `json:"file"`

@@ -9,7 +9,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/volumes"
 )
 
-// Volumes says which volumes, VolumeAttachments and CSINodes are deleted; see [volumes.Config].
+// Volumes configures which volumes, VolumeAttachments and CSINodes are deleted; see [volumes.Config].
 type Volumes struct {
 	Mode        Mode     `json:"mode"`
 	ReleasedFor Duration `json:"releasedFor"`

@@ -157,7 +157,7 @@ func (v *Deleter) Delete(ctx context.Context, a gc.Action) (out metadata.Outcome
 	return v.finish(ctx, a, live), true
 }
 
-// resultOf returns the result for an error of a driver. TooMany says nothing about the volume.
+// resultOf returns the result for an error of a driver. TooMany does not concern the volume itself.
 func resultOf(err error) gc.Result {
 	switch {
 	case errors.Is(err, csi.ErrUnavailable), errors.Is(err, csi.ErrOther):

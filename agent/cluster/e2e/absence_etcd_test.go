@@ -37,7 +37,7 @@ func secondEtcd(t *testing.T) (url string) {
 	return clients
 }
 
-// Types in an etcd of their own have other versions: the Lease tells nothing of them, and
+// Types in an etcd of their own have other versions: the Lease proves nothing about them, and
 // after an absence they are listed. Nothing else is.
 func TestAbsenceWithTwoEtcds(t *testing.T) {
 	peerstest.Need(t)

@@ -263,7 +263,7 @@ func TestAbsence(t *testing.T) {
 	t.Run("all are out of reach, and there is no Lease", func(t *testing.T) { testWithoutLease(t, v, r, types) })
 	g.check(t)
 	if n := r.metric(t, "etcd_restores_total") + restores; n != 0 {
-		t.Errorf("said to have been restored %v times", n)
+		t.Errorf("%v restores of etcd are reported", n)
 	}
 }
 
@@ -309,7 +309,7 @@ func testOneKilled(t *testing.T, v *several, types int) {
 	v.p.offer(v.urls()...)
 }
 
-// The connection stays, and nothing comes any more: only pings tell, after 45 seconds.
+// The connection stays, and nothing comes any more: only pings notice it, after 45 seconds.
 func testOneSilent(t *testing.T, v *several, types int) {
 	lost := v.lose(t, 1, types)
 	if err := lost.Pause(); err != nil {
@@ -326,7 +326,7 @@ func testOneSilent(t *testing.T, v *several, types int) {
 	v.p.offer(v.urls()...)
 }
 
-// Types that were told nothing since the Lease was written last resume.
+// Types that received no event since the last write of the Lease resume.
 func testOutOfReach(t *testing.T, v *several, r *running, types int) {
 	before := len(r.log.text())
 	v.awaitRenewals(t, 2)
@@ -371,8 +371,8 @@ func testWithoutLease(t *testing.T, v *several, r *running, types int) {
 	r.stop()
 }
 
-// The Lease tells whether a backup is older than its last write. The write before the
-// fault stays the last one for long, so that each case is the one it says.
+// The Lease shows whether a backup is older than its last write. The write before the
+// fault stays the last one for long, so that each case is the one that it names.
 func TestRestoredBesideLease(t *testing.T) {
 	b := newFixture(t, peers.Config{})
 	b.define(t, "v1")

@@ -100,7 +100,7 @@ func (f *foreign) awaitAsked(what string, more int) (wait func()) {
 	}
 }
 
-// untroubled says that no other type was touched.
+// untroubled checks that no other type was touched.
 func (f *foreign) untroubled() {
 	f.t.Helper()
 	if n := f.r.metric(f.t, "etcd_restores_total"); n != 0 {
@@ -129,7 +129,7 @@ func testNotFound(f *foreign) {
 	f.awaitReason("cm/a", cascade.KeptNoWitness)
 	f.awaitAsked("GET things "+f.namespace+"/o", 3)() // more than a second apart
 	if types, err := f.r.Types(f.t.Context()); err != nil || !slices.ContainsFunc(types, func(s cluster.TypeStatus) bool { return s.Type == thingType && s.Alone == 1 }) {
-		f.t.Errorf("types do not say that an owner has no witness: %+v, %v", types, err)
+		f.t.Errorf("types do not show that an owner has no witness: %+v, %v", types, err)
 	}
 	f.want("cm/a=1", "pod/b=1")
 	f.untroubled()
@@ -143,8 +143,8 @@ func testNotFound(f *foreign) {
 	}
 }
 
-// What is read just before a deletion counts, whatever its version: it is not deleted
-// unless that is what the watch told.
+// The read just before a deletion counts, whatever its version: the object is deleted only
+// if the read agrees with the watch.
 func testLowerVersions(f *foreign) {
 	f.make("cm/o", "thing/x < cm/o", "thing/y < cm/o")
 	f.start(extension.LowerVersions | extension.NoPreconditions)
@@ -192,7 +192,7 @@ func testSkipped(f *foreign) {
 	f.remove("cm/n", background)
 	f.want("-thing/late")
 	if n := f.r.metric(f.t, "objects_skipped_total"); n < 1 || !strings.Contains(f.r.log.text(), extension.WithoutUID) {
-		f.t.Errorf("%v skipped, or not said", n)
+		f.t.Errorf("%v skipped, or not logged", n)
 	}
 	f.untroubled()
 }

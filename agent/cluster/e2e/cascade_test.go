@@ -29,7 +29,7 @@ var cascades = []struct {
 	want    []string
 }{
 	{"background", []string{"cm/o", "cm/a < cm/o", "secret/b < !cm/o"}, "cm/o", background, []string{"-cm/o", "-cm/a", "-secret/b"}},
-	{"no policy said", []string{"cm/o", "cm/a < cm/o"}, "cm/o", nil, []string{"-cm/o", "-cm/a"}},
+	{"no policy given", []string{"cm/o", "cm/a < cm/o"}, "cm/o", nil, []string{"-cm/o", "-cm/a"}},
 	{"foreground", []string{"cm/o", "cm/a < !cm/o", "cm/b < cm/o", "secret/c < !cm/a"}, "cm/o", foreground, []string{"-cm/o", "-cm/a", "-cm/b", "-secret/c"}},
 	{"foreground without dependents", []string{"cm/o"}, "cm/o", foreground, []string{"-cm/o"}},
 	{"orphan", []string{"cm/o", "cm/a < !cm/o", "secret/b < cm/o"}, "cm/o", orphan, []string{"-cm/o", "cm/a=0", "secret/b=0"}},
@@ -131,7 +131,7 @@ func testNoSuchOwner(t *testing.T, b *fixture) {
 	}
 }
 
-// An owner in another namespace is absent, and somebody is told.
+// An owner in another namespace is absent, and this is reported.
 func testOtherNamespace(t *testing.T, b *fixture) {
 	s, away := b.scenario(t), b.scenario(t)
 	s.make("cm/o")
@@ -290,7 +290,7 @@ func TestSwitches(t *testing.T) {
 		if all == 0 || err != nil {
 			t.Fatalf("%d left when paused, %v", all, err)
 		}
-		time.Sleep(500 * time.Millisecond) // nothing tells that nothing comes
+		time.Sleep(500 * time.Millisecond) // no event marks that nothing more comes
 		if again, _, err := s.left(t.Context(), "secret"); again != all || err != nil {
 			t.Errorf("%d left, then %d, %v", all, again, err)
 		}

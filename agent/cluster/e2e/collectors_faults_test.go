@@ -74,7 +74,7 @@ func (c *collectable) awaitEnded(want int) {
 	})
 }
 
-// Without the right to read Pods their collector says so and waits; that of Jobs goes on.
+// Without the right to read Pods their collector reports it and waits; that of Jobs goes on.
 func testCollectorForbidden(t *testing.T, b *fixture) {
 	c := b.collectable(t)
 	defer c.clear()
@@ -166,9 +166,9 @@ func testCollectorInTheMiddle(t *testing.T, b *fixture) {
 	c.deletedOnce(from, ended-2)
 }
 
-// deletedOnce says whether so many Pods were deleted, by whomever, and none twice by the
-// same client. Of two that ask within the same milliseconds the API server tells both that
-// it is done: who deletes a Pod at once is not told that another was first (ignoreNotFound
+// deletedOnce checks that so many Pods were deleted, by any client, and none twice by the
+// same client. If two clients delete a Pod within the same milliseconds, the API server answers
+// both with success: a deletion without grace does not report that another was first (ignoreNotFound
 // in k8s.io/apiserver/pkg/registry/generic/registry/store.go).
 func (c *collectable) deletedOnce(from int64, want int) {
 	c.t.Helper()

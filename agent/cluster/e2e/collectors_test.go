@@ -172,7 +172,7 @@ func (c *collectable) names(ctx context.Context) (list []string, err error) {
 	return list, nil
 }
 
-// wanted waits until r has decided on so many, and says on which.
+// wanted waits until r has decided on so many, and returns them.
 func (c *collectable) wanted(r *running, n int) (list []string) {
 	c.t.Helper()
 	await.Holds(c.t, patience, fmt.Sprintf("%d decisions", n), func(context.Context) error {

@@ -29,7 +29,7 @@ func (d *discoverer) Discover(ctx context.Context) (metadata.Discovery, error) {
 }
 
 // A definition is made after the first discovery was answered and before the definitions
-// are listed: it is in that list, and tells of no change. Its objects are followed soon
+// are listed: it is in that list, and no event reports a change. Its objects are followed soon
 // nevertheless, and a foreground deletion among them ends.
 func TestDefinedWhileStarting(t *testing.T) {
 	b := newFixture(t, peers.Config{})
@@ -53,7 +53,7 @@ func TestDefinedWhileStarting(t *testing.T) {
 	s.want("-widget/o", "-widget/a", "-cm/b")
 }
 
-// defineAndSettle returns when the API server has nothing more to say of the definition.
+// defineAndSettle returns when the API server no longer changes the definition.
 func (b *fixture) defineAndSettle(ctx context.Context) error {
 	path, _, _ := strings.Cut(crd, "/widgets.")
 	if err := b.Ask(ctx, http.MethodPost, path, widgets("v1"), nil); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// The circuit breaker holds deletions alone; an envelope slows one cascade; both say whose it was,
-// and outlive who counted.
+// The circuit breaker holds deletions alone; an envelope slows one cascade; both name the root,
+// and their counts survive a restart.
 func TestEnvelopes(t *testing.T) {
 	b := newFixture(t, peers.Config{})
 	t.Run("the circuit breaker holds deletions alone", func(t *testing.T) { testBreakerAlone(t, b) })
@@ -107,7 +107,7 @@ func testTwoTenants(t *testing.T, b *fixture) {
 		return err
 	})
 	if text := r.log.text(); strings.Count(text, "a cascade is slowed") != 1 || !strings.Contains(text, `root="Deployment `+big.namespace+`/d"`) {
-		t.Error("who is slowed is not said, once")
+		t.Error("the slowed cascade is not logged exactly once")
 	}
 	await.Holds(t, patience, "one event", func(context.Context) error {
 		if notes := b.events(t, big.namespace, "CascadeSlowed"); len(notes) != 1 {
@@ -222,7 +222,7 @@ func testDefinitionIsRoot(t *testing.T, b *fixture) {
 }
 
 // In an excluded namespace an owner that was deleted in the foreground stays as long as
-// its dependents do, says so once, and goes when they went; and so does the namespace. No
+// its dependents do, is reported once, and goes when they went; and so does the namespace. No
 // other collector runs.
 func TestExcludedNamespace(t *testing.T) {
 	b := newFixture(t, peers.Config{ControllerManager: true, ControllerManagerArgs: []string{"--controllers=namespace-controller"}})

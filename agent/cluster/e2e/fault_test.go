@@ -24,8 +24,8 @@ func TestFaults(t *testing.T) {
 	t.Run("etcd restored", func(t *testing.T) { testRestored(t, b, r) })
 }
 
-// What admission refuses stays, is said, holds nobody else, and is tried again
-// seldom.
+// An object whose deletion admission refuses stays, is reported, holds up no other object, and
+// is retried seldom.
 func testRefused(t *testing.T, b *fixture, r *running) {
 	const api = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
 	b.Must(t, http.MethodPost, api+"ies", object{"metadata": object{"name": "keep"}, "spec": object{
@@ -90,7 +90,7 @@ func testRestored(t *testing.T, b *fixture, r *running) {
 	b.up(t)
 	await.Holds(t, patience, "it to be noticed", func(context.Context) error {
 		if !strings.Contains(r.log.text(), "etcd was restored") {
-			return errors.New("nothing is said")
+			return errors.New("the restore is not logged")
 		}
 		return nil
 	})

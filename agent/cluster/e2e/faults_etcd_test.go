@@ -80,7 +80,7 @@ func (b *fixture) backup(t *testing.T) (dir string) {
 	return dir
 }
 
-// restore puts a backup back, with the API server down, as etcd's manual says.
+// restore puts a backup back, with the API server down, as etcd's manual prescribes.
 func (b *fixture) restore(t *testing.T, backup string) {
 	t.Helper()
 	etcd := b.EtcdDir()
@@ -100,7 +100,7 @@ func (b *fixture) restore(t *testing.T, backup string) {
 
 // A cascade is at work when the API server goes away, and is no longer true when it
 // comes back: what is in the queue has the UIDs and resourceVersions of objects whose
-// owner lives. Nobody can tell by resourceVersions: they have gone on.
+// owner lives. resourceVersions do not show it: they have gone on.
 func testRestoredInCascade(t *testing.T, b *fixture, p *proxy, r *running) {
 	noticed := r.metric(t, "etcd_restores_total")
 	const n = 200
@@ -224,7 +224,7 @@ func testAway(t *testing.T, b *fixture, p *proxy, r *running) {
 		b.canary(t)
 	}
 	if got := r.metric(t, "etcd_restores_total"); got != noticed {
-		t.Errorf("said to have been restored %v times", got-noticed)
+		t.Errorf("%v restores of etcd are reported", got-noticed)
 	}
 }
 

@@ -173,7 +173,7 @@ func (s *scenario) give(ctx context.Context, what string) error {
 	return err
 }
 
-// oddReferences are references that no client should write. KEEP and OTHER stand for
+// oddReferences are references that no client should write. KEEP and OTHER are placeholders for
 // the name and the UID of configmaps that live.
 var oddReferences = []struct {
 	name                         string

@@ -15,7 +15,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/await"
 )
 
-// refusals are what a webhook says to deletions of secrets, by the namespace of the
+// refusals are a webhook's answers to deletions of secrets, by the namespace of the
 // secret.
 var refusals = []struct {
 	name   string
@@ -96,7 +96,7 @@ func (w *webhook) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	_, _ = out.Write(answer) // the API server's to complain
 }
 
-// naming is a status that names an object where it says DEP.
+// naming is a status with the name of an object in place of DEP.
 func naming(status object, name string) object {
 	out := object{}
 	for k, v := range status {

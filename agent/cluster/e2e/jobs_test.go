@@ -64,7 +64,7 @@ func (c *collectable) label(labels object) {
 	c.Must(c.t, http.MethodPatch, "/api/v1/namespaces/"+c.namespace, object{"metadata": object{"labels": labels}})
 }
 
-// left says whether these Jobs are there, and no other.
+// left returns an error unless exactly these Jobs are there.
 func (c *collectable) left(ctx context.Context, want ...string) error {
 	var found struct {
 		Items []struct{ Metadata struct{ Name string } }

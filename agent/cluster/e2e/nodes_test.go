@@ -59,11 +59,11 @@ func newFleet(t *testing.T) *fleet {
 	}))
 	t.Cleanup(server.Close)
 	f.url = server.URL + "/machines"
-	f.says(f.truth)
+	f.setAnswer(f.truth)
 	return f
 }
 
-func (f *fleet) says(answer func(http.ResponseWriter)) { f.answer.Store(&answer) }
+func (f *fleet) setAnswer(answer func(http.ResponseWriter)) { f.answer.Store(&answer) }
 
 func (f *fleet) now() time.Time { return time.Now().Add(time.Duration(f.by.Load())).UTC() }
 
@@ -82,7 +82,7 @@ func (f *fleet) document(machines []string) string {
 
 func (f *fleet) truth(w http.ResponseWriter) { io.WriteString(w, f.document(f.machines)) }
 
-// node makes one. ready has no machine in the inventory unless it says so.
+// node makes one. A ready Node has no machine in the inventory unless machine is set.
 func (f *fleet) node(name string, ready bool, machine bool, more object) {
 	f.t.Helper()
 	metadata := object{"name": name, "labels": object{"example.com/decommissioned": "yes"}}
@@ -209,7 +209,7 @@ func TestNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.says(func(w http.ResponseWriter) { io.WriteString(w, "<html><body>Sign in</body></html>") })
+	f.setAnswer(func(w http.ResponseWriter) { io.WriteString(w, "<html><body>Sign in</body></html>") })
 	f.begin()
 	f.pass(73 * time.Hour)
 	f.renew("renews")
@@ -221,13 +221,13 @@ func TestNodes(t *testing.T) {
 		"slow":  func(w http.ResponseWriter) { time.Sleep(time.Second); f.truth(w) },
 		"count": func(w http.ResponseWriter) { io.WriteString(w, strings.Replace(document, `"count":7`, `"count":9`, 1)) },
 	} {
-		f.says(answer)
+		f.setAnswer(answer)
 		asked := f.asked.Load()
 		f.pass(nodes.AskAgain)
 		f.await(what+" to be asked for", func(by map[string]int) bool { return f.asked.Load() > asked && by[string(nodes.InventoryUnknown)] == 4 })
 	}
 	for what, machines := range map[gc.Reason][]string{nodes.InventoryEmpty: nil, nodes.InventoryPartial: f.machines[1:]} {
-		f.says(func(w http.ResponseWriter) { io.WriteString(w, f.document(machines)) })
+		f.setAnswer(func(w http.ResponseWriter) { io.WriteString(w, f.document(machines)) })
 		f.pass(nodes.AskAgain)
 		f.await(string(what), func(by map[string]int) bool { return by[string(what)] == 4 })
 	}
@@ -236,7 +236,7 @@ func TestNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.says(f.truth)
+	f.setAnswer(f.truth)
 	f.pass(nodes.AskAgain)
 	kept := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return strings.HasPrefix(name, "gone") })
 	f.left(kept...)
@@ -267,7 +267,7 @@ func (f *fleet) restored(kept []string) {
 		f.Must(t, http.MethodPost, "/api/v1/namespaces/ebb-system/configmaps", object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"generateName": "x-"}})
 	}
 	f.node("lost", true, false, nil)
-	await.Holds(t, patience, "that Node to be told of", func(ctx context.Context) error {
+	await.Holds(t, patience, "that Node to be observed", func(ctx context.Context) error {
 		x, err := f.r.Explain(ctx, gc.Coordinates{APIVersion: "v1", Kind: "Node", Name: "lost"})
 		if err == nil && len(x.Collectors) == 0 {
 			err = errors.New("it is not known")

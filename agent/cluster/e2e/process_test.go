@@ -86,7 +86,7 @@ func (p *program) awaitReady(want string) {
 	await.Holds(p.t, patience, "it to be ready", func(ctx context.Context) error {
 		text, err := p.ask(ctx, http.MethodGet, "/readyz")
 		if err == nil && !strings.HasPrefix(text, want) {
-			err = fmt.Errorf("it says %q", text)
+			err = fmt.Errorf("it answers %q", text)
 		}
 		return err
 	})
@@ -248,7 +248,7 @@ func testControl(t *testing.T, b *fixture, binary string) {
 	hangup()
 	await.Holds(t, patience, "the complaint", func(context.Context) error {
 		if !strings.Contains(p.log.text(), "configuration rejected") {
-			return fmt.Errorf("nothing is said")
+			return fmt.Errorf("nothing is logged")
 		}
 		return nil
 	})

@@ -177,8 +177,8 @@ func (s *scenario) awaitLeft(kind string, all, owned int) {
 	})
 }
 
-// atRest returns how many of a kind are left once none went for half a second: nothing tells
-// that nothing comes.
+// atRest returns how many of a kind are left once none went for half a second: no event
+// marks that nothing more comes.
 func (s *scenario) atRest(kind string) (all int) {
 	s.t.Helper()
 	await.Holds(s.t, patience, "no more "+kind+" to go", func(ctx context.Context) (err error) {
@@ -195,7 +195,7 @@ func (s *scenario) atRest(kind string) (all int) {
 	return all
 }
 
-// want says how the scenario is to be in the end: "-cm/a" is gone, "cm/a" is there, and
+// want checks how the scenario is in the end: "-cm/a" is gone, "cm/a" is there, and
 // "cm/a=2" has so many owners, "cm/a!" is being deleted.
 func (s *scenario) want(ends ...string) {
 	s.t.Helper()

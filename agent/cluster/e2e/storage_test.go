@@ -169,7 +169,7 @@ func secretOf(namespace, name string) object {
 }
 
 // fill makes volumes that are to go, and of each other kind one that is not, with the
-// reason. What only a live read tells has "released" in the loop, and then its own.
+// reason. Where only a live read finds the reason, it is "released" in the loop first.
 func (s *storage) fill() (goes []string, stays map[string]gc.Reason, live map[string]gc.Reason) {
 	t := s.t
 	s.Must(t, http.MethodPost, "/api/v1/namespaces/"+s.namespace+"/secrets", object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": "deletion"}, "stringData": object{"token": token}})

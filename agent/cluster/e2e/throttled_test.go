@@ -20,7 +20,7 @@ import (
 const level = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations/ebb-controller"
 
 // The API server lets the controller's requests through three at a time and queues
-// two, and says 429 to all others: fewer are sent, everything is done all the same, and
+// two, and answers 429 to all others: fewer are sent, everything is done all the same, and
 // once there is room again it goes as fast as before.
 func TestThrottled(t *testing.T) {
 	b := newFixture(t, peers.Config{})

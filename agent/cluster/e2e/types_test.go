@@ -42,11 +42,11 @@ func testLateDefinition(t *testing.T, b *fixture, r *running) {
 	s.remove("widget/o", background)
 	s.want("-cm/a", "-widget/b")
 	gone := time.Since(begun)
-	// That this is not by looking again, 10 s later, is for TestLateType to tell, in a bubble.
+	// TestLateType checks, in a synctest bubble, that this is not due to the recheck after 10 s.
 	t.Logf("followed %v after it was defined; objects were made after %v, and gone %v after their owner", followed, made, gone)
 }
 
-// A version that is not served says nothing about its objects: dependents of a live
+// A version that is not served proves nothing about its objects: dependents of a live
 // owner stay. The negative control is an owner whose version is served.
 func testUnserved(t *testing.T, b *fixture, r *running) {
 	s := b.scenario(t)

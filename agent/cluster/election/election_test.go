@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errDone = errors.New("done")
 
-// Whatever the library waits for, who leads is told in time, by the clock.
+// Whatever the library waits for, the leader learns in time, by the clock, that its lease is over.
 func TestGuard(t *testing.T) {
 	const lasts = 10 * time.Second
 	for name, tc := range map[string]struct {
@@ -70,7 +70,7 @@ func TestGuard(t *testing.T) {
 					}
 					<-ctx.Done()
 					if errors.Is(context.Cause(ctx), ErrLost) == f.Holds() {
-						t.Errorf("the fence says %t, the context %v", f.Holds(), context.Cause(ctx))
+						t.Errorf("the fence holds: %t, the context ended with %v", f.Holds(), context.Cause(ctx))
 					}
 					return nil
 				})

@@ -70,13 +70,13 @@ func (s *stored) List(context.Context, metav1.ListOptions) (*coordinationv1.Leas
 	return list, nil
 }
 
-// told writes down what a History is told.
-type told []string
+// recorder records the calls of a History.
+type recorder []string
 
-func (h *told) Wrote(version uint64, _ time.Time, follows, _ bool) {
+func (h *recorder) Wrote(version uint64, _ time.Time, follows, _ bool) {
 	*h = append(*h, fmt.Sprintf("%d %t", version, follows))
 }
-func (h *told) NotWritten() { *h = append(*h, "nothing") }
+func (h *recorder) NotWritten() { *h = append(*h, "nothing") }
 
 // What is there is this instance's last write, or follows from it, or is not: whatever
 // answers got lost, whoever else wrote, and if etcd was restored.
@@ -89,7 +89,7 @@ func TestLedger(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		do   func(s *stored, l *ledger, renew func())
-		want string // what the history was told after the first two
+		want string // calls of the history after the first two
 		same bool
 	}{
 		"renewed": {func(s *stored, l *ledger, renew func()) { renew() }, "130 true", true},
@@ -137,7 +137,7 @@ func TestLedger(t *testing.T) {
 		}, "nothing, nothing, 130 false", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var h told
+			var h recorder
 			s := &stored{revision: 100, lease: written("nobody", "100")}
 			l := &ledger{LeaseInterface: s, name: "l", history: &h, retry: time.Hour}
 			var held *coordinationv1.Lease // as the library has it
@@ -157,7 +157,7 @@ func TestLedger(t *testing.T) {
 			}
 			test.do(s, l, renew)
 			if got := strings.Join(h[2:], ", "); got != test.want {
-				t.Errorf("told %q, want %q", got, test.want)
+				t.Errorf("recorded %q, want %q", got, test.want)
 			}
 			sight, err := l.check(t.Context())
 			if err != nil || sight.Same != test.same || sight.Version != uint64(s.revision+5) {

@@ -126,7 +126,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// Whatever fails, whoever writes: what a process was told is stored is found by the next.
+// Whatever fails, whoever writes: the next process finds every entry whose write was acknowledged.
 func TestAnyHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store := new(Memory)

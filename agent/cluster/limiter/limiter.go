@@ -11,7 +11,7 @@ const (
 	// slow.
 	slowFactor = 5
 	// halveInterval is the least time between two halvings. The answers to requests that were sent
-	// before the first one say nothing new.
+	// before the first one carry no new information.
 	halveInterval = 250 * time.Millisecond
 	// forgetAfter is how long the quickest answer is remembered.
 	forgetAfter = time.Minute
@@ -71,15 +71,15 @@ func (l *Limiter) MarkFull() { l.full = l.inFlight }
 // Cancel takes back a request that was counted and never sent.
 func (l *Limiter) Cancel() { l.inFlight-- }
 
-// Verdict is what an answer says about the load of the API server.
+// Verdict is what an answer shows about the load of the API server.
 type Verdict uint8
 
-// What an answer can say.
+// The verdicts.
 const (
 	Succeeded Verdict = iota
 	Failed            // no answer, or a 5xx; for one object, or for all
 	Throttled         // 429
-	OfObject          // it refused an object, or a webhook failed: this says nothing about the API server
+	OfObject          // it refused an object, or a webhook failed: this shows nothing about the API server
 )
 
 // Answered counts an answer.

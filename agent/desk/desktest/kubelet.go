@@ -211,7 +211,7 @@ func (k *Kubelet) ExecInContainer(ctx context.Context, pod, _, _ string, _ []str
 		carried := &carried{Writer: out, some: make(chan struct{})}
 		go func() { // ends with the streams
 			_ = stdio.Dial(ctx, socket, in, carried)
-			carried.tell()
+			carried.signal()
 		}()
 		<-carried.some
 		if pod == "dropped" {
@@ -236,12 +236,12 @@ type carried struct {
 func (c *carried) Write(p []byte) (int, error) {
 	n, err := c.Writer.Write(p)
 	if c.n += n; c.n >= 500 {
-		c.tell()
+		c.signal()
 	}
 	return n, err
 }
 
-func (c *carried) tell() { c.once.Do(func() { close(c.some) }) }
+func (c *carried) signal() { c.once.Do(func() { close(c.some) }) }
 
 type hijackedKey struct{}
 

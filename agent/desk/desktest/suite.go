@@ -146,7 +146,7 @@ func (s suite) agents(t *testing.T) {
 	}
 }
 
-// failures checks that each error says what is wrong and how to fix it, on one line, whatever the
+// failures checks that each error names the problem and its fix, on one line, whatever the
 // node sends.
 func (s suite) failures(t *testing.T) {
 	for node, want := range map[string]string{

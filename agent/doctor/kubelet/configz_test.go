@@ -34,7 +34,7 @@ func TestFromKubelet(t *testing.T) {
 	if err := os.WriteFile(ca, block, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	says := func(code int, body string) http.HandlerFunc {
+	answers := func(code int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(code)
@@ -54,13 +54,13 @@ func TestFromKubelet(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte(answer))
 		}, good, ""},
-		"401":             {says(401, ""), good, "the kubelet does not know the token"},
-		"403":             {says(403, ""), good, "nodes/configz"},
-		"404":             {says(404, ""), good, "enableDebuggingHandlers"},
-		"a page":          {says(200, "<html>"), good, "not a kubelet's"},
+		"401":             {answers(401, ""), good, "the kubelet does not know the token"},
+		"403":             {answers(403, ""), good, "nodes/configz"},
+		"404":             {answers(404, ""), good, "enableDebuggingHandlers"},
+		"a page":          {answers(200, "<html>"), good, "not a kubelet's"},
 		"another type":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, good, "text/html"},
-		"an empty answer": {says(200, "{}"), good, "not a kubelet's"},
-		"cut off":         {says(200, answer[:40]), good, "not a kubelet's"},
+		"an empty answer": {answers(200, "{}"), good, "not a kubelet's"},
+		"cut off":         {answers(200, answer[:40]), good, "not a kubelet's"},
 		"without end": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			chunk := []byte(strings.Repeat("x", 1<<16))
@@ -73,16 +73,16 @@ func TestFromKubelet(t *testing.T) {
 		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://example.org/", http.StatusFound)
 		}, good, "302"},
-		"no authority":     {says(200, answer), kube.KubeletOptions{URL: server.URL}, "no authority is configured"},
-		"not checked":      {says(200, answer), kube.KubeletOptions{URL: server.URL, InsecureSkipVerify: true}, ""},
-		"another name":     {says(200, answer), kube.KubeletOptions{URL: server.URL, CAFile: ca, ServerName: "worker-3"}, "worker-3"},
-		"no such token":    {says(200, answer), kube.KubeletOptions{URL: server.URL, CAFile: ca, TokenFile: dir + "/none"}, "none"},
-		"token over http":  {says(200, answer), kube.KubeletOptions{URL: "http://127.0.0.1:1", TokenFile: token}, "needs https"},
-		"no URL":           {says(200, answer), kube.KubeletOptions{URL: "127.0.0.1:10250"}, "server address"},
-		"nobody there":     {says(200, answer), kube.KubeletOptions{URL: "https://127.0.0.1:1"}, "refused"},
-		"no certificate":   {says(200, answer), kube.KubeletOptions{URL: server.URL, CAFile: token}, "holds no certificate"},
-		"no key":           {says(200, answer), kube.KubeletOptions{URL: server.URL, CertFile: ca, KeyFile: ca}, "tls:"},
-		"a control in URL": {says(200, answer), kube.KubeletOptions{URL: "https://x\n\x1b[2J"}, "server address"},
+		"no authority":     {answers(200, answer), kube.KubeletOptions{URL: server.URL}, "no authority is configured"},
+		"not checked":      {answers(200, answer), kube.KubeletOptions{URL: server.URL, InsecureSkipVerify: true}, ""},
+		"another name":     {answers(200, answer), kube.KubeletOptions{URL: server.URL, CAFile: ca, ServerName: "worker-3"}, "worker-3"},
+		"no such token":    {answers(200, answer), kube.KubeletOptions{URL: server.URL, CAFile: ca, TokenFile: dir + "/none"}, "none"},
+		"token over http":  {answers(200, answer), kube.KubeletOptions{URL: "http://127.0.0.1:1", TokenFile: token}, "needs https"},
+		"no URL":           {answers(200, answer), kube.KubeletOptions{URL: "127.0.0.1:10250"}, "server address"},
+		"nobody there":     {answers(200, answer), kube.KubeletOptions{URL: "https://127.0.0.1:1"}, "refused"},
+		"no certificate":   {answers(200, answer), kube.KubeletOptions{URL: server.URL, CAFile: token}, "holds no certificate"},
+		"no key":           {answers(200, answer), kube.KubeletOptions{URL: server.URL, CertFile: ca, KeyFile: ca}, "tls:"},
+		"a control in URL": {answers(200, answer), kube.KubeletOptions{URL: "https://x\n\x1b[2J"}, "server address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			handler = c.handler

@@ -80,7 +80,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		if s, err := FromAnswer(body); err == nil && s.FlagsKnown {
-			t.Fatal("/configz does not tell of flags")
+			t.Fatal("/configz does not have flags")
 		}
 	})
 }

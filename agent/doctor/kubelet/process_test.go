@@ -110,9 +110,9 @@ func TestFakeProcConforms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said := map[string]string{"args": strings.Join(found.Args, "|"), "within": found.Within, "config": found.ConfigFile()}
+		facts := map[string]string{"args": strings.Join(found.Args, "|"), "within": found.Within, "config": found.ConfigFile()}
 		for _, link := range []string{"exe", "cwd"} {
-			if said[link], err = os.Readlink(found.file(link)); err != nil {
+			if facts[link], err = os.Readlink(found.file(link)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -121,13 +121,13 @@ func TestFakeProcConforms(t *testing.T) {
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}
-		said["cmdline"] = string(line)
+		facts["cmdline"] = string(line)
 		for one := range strings.Lines(string(status)) {
 			if strings.HasPrefix(one, "Uid:") {
-				said["status"] = one
+				facts["status"] = one
 			}
 		}
-		return said
+		return facts
 	}
 	if diff := cmp.Diff(read("/proc"), read(p.dir)); diff != "" {
 		t.Errorf("(-proc +fake):\n%s", diff)

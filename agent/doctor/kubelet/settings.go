@@ -16,7 +16,7 @@ type Settings struct {
 	ImageServiceEndpoint     Value[string] // "": the same
 	PodLogsDir               Value[string]
 
-	// For these there are only flags, and /configz does not have them. FlagsKnown says whether a
+	// For these there are only flags, and /configz does not have them. FlagsKnown is whether a
 	// command line was read.
 	RootDir                                        Value[string]
 	MaximumDeadPerContainer, MaximumDeadContainers Value[int]

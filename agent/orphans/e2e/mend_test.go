@@ -133,7 +133,7 @@ func (b *fixture) testFormats(t *testing.T) {
 	}
 }
 
-// testForbidden: what somebody may not read is unknown, and said, never absent.
+// testForbidden: objects that a user may not read are reported as unknown, never as absent.
 func (b *fixture) testForbidden(t *testing.T) {
 	b.Allow(t, "some", peerstest.User("somebody"), object{"apiGroups": []string{""}, "resources": []string{"configmaps"}, "verbs": []string{"get", "list"}})
 	kubeconfig, err := b.Kubeconfig("somebody")

@@ -11,7 +11,7 @@ import (
 )
 
 // testCommand runs it as people do: the exit code is 0 if there is an answer, also
-// one that lacks something, which is said.
+// an incomplete one, which the output reports.
 func testCommand(t *testing.T, b *fixture, limited string) {
 	ebb := buildtest.Program(t, "cmd/ebb")
 	for _, test := range []struct {

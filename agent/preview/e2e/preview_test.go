@@ -76,8 +76,8 @@ func (b *fixture) world(t *testing.T, seed uint64, namespace string) (things []*
 	return things
 }
 
-// compare waits until it has come as the preview said; then those who hold things
-// let go, and it is to come as said again.
+// compare waits until the cluster is as the preview predicted. Then it serves the finalizers, and waits
+// until the end is as predicted, too.
 func (b *fixture) compare(t *testing.T, a preview.Answer, things []*thing) {
 	t.Helper()
 	nodes := make(map[string]*foresight.Node)
@@ -85,9 +85,9 @@ func (b *fixture) compare(t *testing.T, a preview.Answer, things []*thing) {
 	for _, n := range a.Released {
 		flatten(n, nodes)
 	}
-	await.Holds(t, patience, "what was said to come true", func(context.Context) error { return b.asSaid(t, nodes, things) })
+	await.Holds(t, patience, "the prediction to come true", func(context.Context) error { return b.isAsPredicted(t, nodes, things) })
 	b.rest(t)
-	if err := b.asSaid(t, nodes, things); err != nil {
+	if err := b.isAsPredicted(t, nodes, things); err != nil {
 		t.Errorf("it came true, and went on: %v", err)
 	}
 	for range len(things) { // one may be held by the next
@@ -97,9 +97,9 @@ func (b *fixture) compare(t *testing.T, a preview.Answer, things []*thing) {
 			}
 		}
 	}
-	await.Holds(t, patience, "what was said of the end to come true", func(context.Context) error { return b.asSaidOfTheEnd(t, nodes, things) })
+	await.Holds(t, patience, "the prediction of the end to come true", func(context.Context) error { return b.endsAsPredicted(t, nodes, things) })
 	b.rest(t)
-	if err := b.asSaidOfTheEnd(t, nodes, things); err != nil {
+	if err := b.endsAsPredicted(t, nodes, things); err != nil {
 		t.Errorf("the end came true, and went on: %v", err)
 	}
 }
@@ -124,7 +124,7 @@ func (b *fixture) rest(t *testing.T) {
 	})
 }
 
-func (b *fixture) asSaidOfTheEnd(t *testing.T, nodes map[string]*foresight.Node, things []*thing) error {
+func (b *fixture) endsAsPredicted(t *testing.T, nodes map[string]*foresight.Node, things []*thing) error {
 	for _, x := range things {
 		n := nodes[x.UID]
 		b.serveFinalizers(t, x)
@@ -141,7 +141,7 @@ func (b *fixture) asSaidOfTheEnd(t *testing.T, nodes map[string]*foresight.Node,
 	return nil
 }
 
-func (b *fixture) asSaid(t *testing.T, nodes map[string]*foresight.Node, things []*thing) error {
+func (b *fixture) isAsPredicted(t *testing.T, nodes map[string]*foresight.Node, things []*thing) error {
 	for _, x := range things {
 		n, is := nodes[x.UID], b.now(t, x)
 		want, removed := foresight.Kept, 0
@@ -198,8 +198,8 @@ func testRefusals(t *testing.T, b *fixture) {
 	}
 }
 
-// testForbidden: who may not read everything gets an answer that says what it
-// lacks, and takes nothing for absent that he only cannot see.
+// testForbidden: a user who may not read everything gets an answer that names what it
+// lacks. It takes nothing for absent that the user only cannot see.
 func testForbidden(t *testing.T, b *fixture) {
 	b.Namespace(t, "forbidden")
 	b.Allow(t, "some", peerstest.User("somebody"), object{"apiGroups": []string{"", "example.io"},

@@ -37,15 +37,15 @@ func newBrowser(t *testing.T, scripts bool) *browser {
 		_ = driver.Wait() // killed
 	})
 	var port int
-	var said strings.Builder
+	var output strings.Builder
 	for port == 0 {
 		line := make([]byte, 512)
 		n, err := out.Read(line)
-		said.Write(line[:n])
+		output.Write(line[:n])
 		if err != nil {
-			t.Fatalf("chromedriver ends: %v: %s", err, said.String())
+			t.Fatalf("chromedriver ends: %v: %s", err, output.String())
 		}
-		if _, after, found := strings.Cut(said.String(), "successfully on port "); found && strings.Contains(after, ".") {
+		if _, after, found := strings.Cut(output.String(), "successfully on port "); found && strings.Contains(after, ".") {
 			_, _ = fmt.Sscanf(after, "%d", &port)
 		}
 	}

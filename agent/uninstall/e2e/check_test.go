@@ -104,7 +104,7 @@ func (b *fixture) testAccount(name string) {
 	b.checkAs(asks, []string{"image-gc"}, args...)
 }
 
-// testHook: a hook has its flags from the environment, and says how to set them.
+// testHook: a hook has its flags from the environment, and prints how to set them.
 func (b *fixture) testHook(name string) {
 	env := []string{"EBB_UNINSTALL_WAIT=0s", "EBB_UNINSTALL_KUBELET_PROXY=true", "EBB_UNINSTALL_SAY=kubectl -n ebb create configmap ebb-uninstall"}
 	out, _, code := b.ebb(b.kubeconfig, env, "check")

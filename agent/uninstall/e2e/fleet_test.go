@@ -44,8 +44,8 @@ type fleet struct {
 // unloads is who runs the command: the account of the chart's Job, with its rights.
 const unloads = "system:serviceaccount:" + namespace + ":ebb-uninstall-unload"
 
-// standing is what an interrupted run says.
-var standing = regexp.MustCompile(`ebb: interrupted: \d+ of 1000 nodes are clean, and DaemonSet ebb-unload continues; run this again soon`)
+// interrupted is what an interrupted run prints.
+var interrupted = regexp.MustCompile(`ebb: interrupted: \d+ of 1000 nodes are clean, and DaemonSet ebb-unload continues; run this again soon`)
 
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
@@ -86,7 +86,7 @@ type run struct {
 	requests int
 }
 
-// lines passes on what a program says, whole lines.
+// lines collects the output of a program.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -105,7 +105,7 @@ func (l *lines) String() string {
 }
 
 // unload runs the command, and sends it a signal once so many nodes have begun, if any.
-func (f *fleet) unload(signal syscall.Signal, begun int, args ...string) (r run, said string) {
+func (f *fleet) unload(signal syscall.Signal, begun int, args ...string) (r run, output string) {
 	f.Helper()
 	var out bytes.Buffer
 	var errs lines
@@ -126,8 +126,8 @@ func (f *fleet) unload(signal syscall.Signal, begun int, args ...string) (r run,
 			f.Fatal(err)
 		}
 	}
-	_ = cmd.Wait() // the exit code says it
-	r.took, r.code, said = time.Since(at), cmd.ProcessState.ExitCode(), errs.String()
+	_ = cmd.Wait() // the exit code shows it
+	r.took, r.code, output = time.Since(at), cmd.ProcessState.ExitCode(), errs.String()
 	r.memory = cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 	if err := json.Unmarshal(out.Bytes(), &r.Unloaded); out.Len() > 0 && err != nil {
 		f.Fatal(err)
@@ -144,8 +144,8 @@ func (f *fleet) unload(signal syscall.Signal, begun int, args ...string) (r run,
 		f.Fatal(err)
 	}
 	f.Logf("exit code %d after %s, %d requests, %d MiB, at most %d nodes at a time:\n%s",
-		r.code, r.took.Round(100*time.Millisecond), r.requests, r.memory>>20, f.atMost(), said)
-	return r, said
+		r.code, r.took.Round(100*time.Millisecond), r.requests, r.memory>>20, f.atMost(), output)
+	return r, output
 }
 
 // TestFleet: of a thousand nodes ten are dead. Killed, interrupted and run again, unload clears
@@ -154,10 +154,10 @@ func TestFleet(t *testing.T) {
 	f := newFleet(t)
 	at := time.Now()
 	f.unload(syscall.SIGKILL, 200)
-	if r, said := f.unload(syscall.SIGINT, 400); r.code != 1 || !standing.MatchString(said) {
-		t.Errorf("interrupted: exit code %d: %s", r.code, said)
+	if r, output := f.unload(syscall.SIGINT, 400); r.code != 1 || !interrupted.MatchString(output) {
+		t.Errorf("interrupted: exit code %d: %s", r.code, output)
 	}
-	r, said := f.unload(0, 0)
+	r, output := f.unload(0, 0)
 	if took := time.Since(at); took > fleetTime {
 		t.Errorf("it took %s", took)
 	}
@@ -172,8 +172,8 @@ func TestFleet(t *testing.T) {
 	if len(r.Later) != 3 || !strings.HasSuffix(r.Later[0], " --node "+strings.Join(f.down, ",")) {
 		t.Errorf("it does not say what to do: %q", r.Later)
 	}
-	if lines := strings.Count(said, "\n"); lines > 50+fleetDead {
-		t.Errorf("it said %d lines", lines)
+	if lines := strings.Count(output, "\n"); lines > 50+fleetDead {
+		t.Errorf("it printed %d lines", lines)
 	}
 	f.wantStarted(f.alive, 1)
 	f.wantStarted(f.down, 0)

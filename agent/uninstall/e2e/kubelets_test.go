@@ -137,7 +137,7 @@ func (k *kubelets) atMost() int {
 	return k.busiest
 }
 
-// set says which nodes are dead.
+// set marks nodes as dead or alive.
 func (k *kubelets) set(dead bool, nodes ...string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -47,7 +47,7 @@ func (b *fixture) template(command ...string) string {
 }
 
 // unload runs ebb uninstall unload.
-func (b *fixture) unload(args ...string) (u uninstall.Unloaded, said string, code int) {
+func (b *fixture) unload(args ...string) (u uninstall.Unloaded, output string, code int) {
 	b.Helper()
 	out, errs, code := b.ebb(b.kubeconfig, nil, append([]string{"unload", "--namespace", namespace, "-o", "json"}, args...)...)
 	if out == "" {
@@ -94,8 +94,8 @@ func TestUnload(t *testing.T) {
 
 	args := []string{"--template", b.template(), "--timeout", "30s",
 		"--sweep", "app.kubernetes.io/instance=ebb", "--lease", "ebb-controller", "--lease", "never-there"}
-	_, said, code := b.unload(args...)
-	b.wantIn(said, "ebb is still installed: DaemonSet ebb-agent is there")
+	_, output, code := b.unload(args...)
+	b.wantIn(output, "ebb is still installed: DaemonSet ebb-agent is there")
 	if _, err := os.Stat(c.State.Directory); code != 3 || err != nil {
 		t.Errorf("exit code %d; state: %v", code, err)
 	}
@@ -105,11 +105,11 @@ func TestUnload(t *testing.T) {
 	b.Must(b, http.MethodDelete, "/api/v1/namespaces/"+namespace+"/services/ebb", nil)
 	b.must(b.ControllerManager.Start(t.Context()))
 
-	u, said, code := b.unload(args...)
+	u, output, code := b.unload(args...)
 	if code != 4 || u.Clean != 1 || len(u.Nodes) != 1 || u.Nodes[0].Node != ghost || u.Nodes[0].Result != uninstall.NotInTime {
-		t.Errorf("exit code %d: %s", code, said)
+		t.Errorf("exit code %d: %s", code, output)
 	}
-	b.wantIn(said, "node "+b.kubelet.NodeName()+": clean", "is the node down?",
+	b.wantIn(output, "node "+b.kubelet.NodeName()+": clean", "is the node down?",
 		"ebb uninstall unload --namespace ebb-system --template FILE --node "+ghost, "ebb-agent unload")
 	want := "[Lease ebb-controller ReplicaSet ebb-controller-1 Pod ebb-agent-1 Pod ebb-controller-1-1 ControllerRevision ebb-agent-1 EndpointSlice ebb-1]"
 	if got := fmt.Sprint(u.Swept); got != want || len(u.Left) > 0 {
@@ -124,8 +124,8 @@ func TestUnload(t *testing.T) {
 
 	// Again, on what is clean.
 	b.Must(b, http.MethodDelete, "/api/v1/nodes/"+ghost, nil)
-	if u, said, code = b.unload(args...); code != 0 || u.Clean != 1 || len(u.Swept) > 0 {
-		t.Errorf("again: exit code %d: %s", code, said)
+	if u, output, code = b.unload(args...); code != 0 || u.Clean != 1 || len(u.Swept) > 0 {
+		t.Errorf("again: exit code %d: %s", code, output)
 	}
 	b.testFailures()
 }
@@ -138,31 +138,31 @@ func (b *fixture) wantNothingLeft() {
 	}
 }
 
-// testFailures: what a node's pod says reaches who asks.
+// testFailures: the reason that a node's pod gives is in the result.
 func (b *fixture) testFailures() {
 	node := b.kubelet.NodeName()
 	failing := b.template("/host"+b.bin+"/ebb-agent", "unload", "--config=/nowhere.yaml")
-	u, said, code := b.unload("--template", failing, "--node", node)
+	u, output, code := b.unload("--template", failing, "--node", node)
 	if code != 1 || len(u.Nodes) != 1 || u.Nodes[0].Result != uninstall.Failed || !strings.Contains(u.Nodes[0].Says, "/nowhere.yaml") {
-		b.Errorf("exit code %d: %s", code, said)
+		b.Errorf("exit code %d: %s", code, output)
 	}
-	u, said, code = b.unload("--image", "registry.example.io/never-there:v1", "--node", node, "--timeout", "8s")
+	u, output, code = b.unload("--image", "registry.example.io/never-there:v1", "--node", node, "--timeout", "8s")
 	if code != 4 || len(u.Nodes) != 1 || u.Nodes[0].Result != uninstall.NotInTime || !strings.Contains(u.Nodes[0].Says, "never-there") {
-		b.Errorf("exit code %d: %s", code, said)
+		b.Errorf("exit code %d: %s", code, output)
 	}
-	if _, said, code = b.unload("--image", image, "--node", "nobody"); code != 1 || !strings.Contains(said, `there is no node "nobody"`) {
-		b.Errorf("exit code %d: %s", code, said)
+	if _, output, code = b.unload("--image", image, "--node", "nobody"); code != 1 || !strings.Contains(output, `there is no node "nobody"`) {
+		b.Errorf("exit code %d: %s", code, output)
 	}
-	if _, said, code = b.unload(); code != 2 || !strings.Contains(said, "--image") {
-		b.Errorf("exit code %d: %s", code, said)
+	if _, output, code = b.unload(); code != 2 || !strings.Contains(output, "--image") {
+		b.Errorf("exit code %d: %s", code, output)
 	}
 	b.wantNothingLeft()
 	// A namespace that takes no such pods.
 	const level = "pod-security.kubernetes.io/enforce"
 	b.Must(b, http.MethodPatch, "/api/v1/namespaces/"+namespace, object{"metadata": object{"labels": object{level: "restricted"}}})
-	u, said, code = b.unload("--image", image, "--node", node)
+	u, output, code = b.unload("--image", image, "--node", node)
 	if code != 4 || len(u.Nodes) != 1 || !strings.Contains(u.Nodes[0].Says, "violates PodSecurity") {
-		b.Errorf("exit code %d: %s", code, said)
+		b.Errorf("exit code %d: %s", code, output)
 	}
 	b.Must(b, http.MethodPatch, "/api/v1/namespaces/"+namespace, object{"metadata": object{"labels": object{level: nil}}})
 	b.wantNothingLeft()
@@ -184,8 +184,8 @@ func (b *fixture) testFailures() {
 	if got := fmt.Sprint(b.names("/apis/apps/v1", "daemonsets")); got != "[ebb-unload]" {
 		b.Errorf("interrupted, there are the DaemonSets %s", got)
 	}
-	if u, said, code = b.unload("--template", b.template()); code != 0 || u.Clean != 1 {
-		b.Errorf("after an interruption: exit code %d: %s", code, said)
+	if u, output, code = b.unload("--template", b.template()); code != 0 || u.Clean != 1 {
+		b.Errorf("after an interruption: exit code %d: %s", code, output)
 	}
 	b.wantNothingLeft()
 }

@@ -250,7 +250,7 @@ func TestJudge(t *testing.T) {
 			for _, v := range w.oracle.Violations() {
 				got += v.Kind
 				if report := w.oracle.Report(v); !strings.Contains(report, v.UID) || !strings.Contains(report, "revision") {
-					t.Errorf("the report says nothing: %s", report)
+					t.Errorf("the report lacks the UID or the revision: %s", report)
 				}
 			}
 			if got != c.want {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The test's own program tells the time when it is asked to.
+// The test's own program prints the time on request.
 func TestMain(m *testing.M) {
 	if os.Getenv("TELL_THE_TIME") != "" {
 		now := time.Now()

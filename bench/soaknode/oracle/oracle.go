@@ -302,7 +302,7 @@ func (o *Oracle) Rebooted() {
 	}
 }
 
-// Removal is what the agent's log says about a removal.
+// Removal is a removal as the agent's log reports it.
 type Removal struct {
 	Image               string
 	Begun, At           time.Time

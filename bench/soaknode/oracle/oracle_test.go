@@ -228,7 +228,7 @@ func TestJudges(t *testing.T) {
 			c.story(o)
 			got := o.Violations()
 			if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || got[0].What != c.want) {
-				t.Errorf("it says %v, want %q", got, c.want)
+				t.Errorf("it reports %v, want %q", got, c.want)
 			}
 		})
 	}

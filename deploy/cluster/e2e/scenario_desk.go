@@ -79,7 +79,7 @@ func (b *fixture) askController() {
 
 // holdsStill pauses the controller, and deletes an owner: the dependent stays until the pause ends.
 func (b *fixture) holdsStill() {
-	says := func(want string, args ...string) {
+	prints := func(want string, args ...string) {
 		b.eventually(want, func() error {
 			if s := b.quietly(-1, args...); !strings.Contains(s, want) {
 				return errors.New(s)
@@ -91,9 +91,9 @@ func (b *fixture) holdsStill() {
 	uid := need(b.kubectl("get", "configmap", "owner", "--output=jsonpath={.metadata.uid}"))
 	b.apply(fmt.Sprintf(aDependent, uid))
 	b.ebb(0, "control", "pause")
-	says("halted", "status")
+	prints("halted", "status")
 	need(b.kubectl("delete", "configmap", "owner"))
-	says("owners_absent", "control", "explain", "configmap/dependent", "-n", "default")
+	prints("owners_absent", "control", "explain", "configmap/dependent", "-n", "default")
 	need(b.kubectl("get", "configmap", "dependent"))
 	b.ebb(0, "control", "resume")
 	need(b.kubectl("wait", "--for=delete", "configmap/dependent", "--timeout=1m"))

@@ -116,7 +116,7 @@ func TestDepthIsBounded(t *testing.T) {
 	}
 }
 
-// Who lacks an owner asks for it, and is told.
+// A preview that lacks an owner asks for it, and uses the answer.
 func TestQuestions(t *testing.T) {
 	root := made("apps/v1", "Set", "root")
 	late := made("x.io/v1", "Thing", "late")
@@ -161,7 +161,7 @@ func TestTakenAlong(t *testing.T) {
 	}
 }
 
-// An excluded dependent stays, and is said to.
+// An excluded dependent stays, and is reported as such.
 func TestExcluded(t *testing.T) {
 	root := made("apps/v1", "Set", "root")
 	w := World{Objects: []gc.Object{root, made("v1", "Pod", "p", by(root))}, ExcludedNamespaces: []string{"a"}}

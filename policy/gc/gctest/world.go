@@ -193,12 +193,12 @@ func (w *World) catchUp() {
 	}
 	for _, uid := range slices.Sorted(maps.Keys(w.server)) {
 		if o := w.server[uid]; w.observed[uid].ResourceVersion != o.ResourceVersion {
-			w.tell(o)
+			w.observe(o)
 		}
 	}
 }
 
-func (w *World) tell(o Object) {
+func (w *World) observe(o Object) {
 	if w.observed[o.UID].ResourceVersion != o.ResourceVersion {
 		m := &memory{first: w.Now}
 		if before := w.memory[o.UID]; before != nil {
@@ -249,7 +249,7 @@ func (w *World) list() {
 		n := 1 + w.Pick(len(w.page))
 		for _, o := range w.page[:n] {
 			w.listed[o.UID] = true
-			w.tell(o)
+			w.observe(o)
 		}
 		w.page = w.page[n:]
 	default:

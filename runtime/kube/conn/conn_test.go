@@ -56,14 +56,14 @@ func TestTransportAsksForEachConnection(t *testing.T) {
 		t.Fatalf("%v, asked %d times", err, asked)
 	}
 	transport.CloseIdleConnections()
-	for _, said := range []error{context.Canceled, errors.New("no such file")} {
-		refusing := NewTransport(nil, func() (*tls.Config, error) { return nil, said })
+	for _, cause := range []error{context.Canceled, errors.New("no such file")} {
+		refusing := NewTransport(nil, func() (*tls.Config, error) { return nil, cause })
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := refusing.RoundTrip(req); !errors.Is(err, said) {
-			t.Errorf("%v, want %v", err, said)
+		if _, err := refusing.RoundTrip(req); !errors.Is(err, cause) {
+			t.Errorf("%v, want %v", err, cause)
 		}
 	}
 }
@@ -141,12 +141,12 @@ func TestSilence(t *testing.T) {
 }
 
 func TestRetryAfter(t *testing.T) {
-	for said, want := range map[string]time.Duration{
+	for value, want := range map[string]time.Duration{
 		"": 0, "0": 0, "-1": 0, "soon": 0, "1": time.Second, "29": 29 * time.Second, "31": 30 * time.Second,
 		"9223372036854775807": 30 * time.Second, "Wed, 21 Oct 2026 07:28:00 GMT": 0,
 	} {
-		if got := RetryAfter(http.Header{"Retry-After": {said}}, 30*time.Second); got != want {
-			t.Errorf("%q: %s, want %s", said, got, want)
+		if got := RetryAfter(http.Header{"Retry-After": {value}}, 30*time.Second); got != want {
+			t.Errorf("%q: %s, want %s", value, got, want)
 		}
 	}
 }

@@ -6,7 +6,7 @@
 //   - Certificates and authorities are requested from the caller again for each connection: they
 //     may be replaced while the program runs.
 //   - On HTTP/2, pings notice within 45 seconds that the peer of a connection vanished.
-//   - A [Silence] cancels a context in which nothing is received for too long. The cause says so.
+//   - A [Silence] cancels a context in which nothing is received for too long. The cause states this.
 //
 // Attempts of many clients do not come back at the same moment, because callers add the jitter of
 // runtime/wait.
@@ -84,7 +84,7 @@ func dialTLS(ctx context.Context, cfg *tls.Config, dial Dial, network, addr stri
 	return conn, nil
 }
 
-// RetryAfter returns how long a server asks to wait, at most most, or 0 if it does not say. It
+// RetryAfter returns how long a server asks to wait, at most most, or 0 if it names no time. It
 // reads the form in seconds, which Kubernetes uses.
 func RetryAfter(h http.Header, most time.Duration) time.Duration {
 	s, err := strconv.Atoi(h.Get("Retry-After"))

@@ -112,10 +112,10 @@ func unknown(_ kube.Pods, err error) error {
 	return nil
 }
 
-// An agent asks for the newest version, which says that the server is there, and again when it is its
-// turn; it lists once and watches. An outage of the way costs each
-// a watch and no list, one of the server, which forgets its past, one list; and
-// every list says that it is not to be older than what the server said before.
+// An agent asks for the newest version, which shows that the server is there, and again when it is its
+// turn; it lists once and watches. An outage of the network costs each agent
+// a watch and no list. An outage of the server, which forgets its past, costs one list.
+// Every list demands a result that is not older than the version that the server gave before.
 func TestRequestsOfManyNodes(t *testing.T) {
 	m := startMany(t)
 	m.all(t, "the first list", count(2))
@@ -184,7 +184,7 @@ func (m *manyNodes) kind(t *testing.T, e peers.AuditEvent) string {
 		return "newest"
 	case e.Verb == "list":
 		if q.Get("resourceVersionMatch") != "NotOlderThan" || q.Get("resourceVersion") == "0" || q.Get("resourceVersion") == "" {
-			t.Errorf("a list that does not say how old it may be: %s", e.RequestURI)
+			t.Errorf("a list that does not limit how old it may be: %s", e.RequestURI)
 		}
 	}
 	return e.Verb

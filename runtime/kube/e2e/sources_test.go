@@ -234,13 +234,13 @@ func TestSources(t *testing.T) {
 
 // testRights begins without any, and ends with those that the errors name.
 func testRights(t *testing.T, b *fixture, kubelet, api kube.Source) {
-	refused := func(s kube.Source, says ...string) {
+	refused := func(s kube.Source, texts ...string) {
 		t.Helper()
 		await.Holds(t, patience, "a refusal", func(ctx context.Context) error {
 			_, err := s.Pods(ctx)
-			for _, want := range says {
+			for _, want := range texts {
 				if !errors.Is(err, kube.ErrForbidden) || !strings.Contains(err.Error(), want) {
-					return fmt.Errorf("%w does not say %q", err, want)
+					return fmt.Errorf("%w does not contain %q", err, want)
 				}
 			}
 			return nil
@@ -290,7 +290,7 @@ func testDeleted(t *testing.T, b *fixture, kubelet, api kube.Source, job kube.Po
 			t.Errorf("%T: gone %v, %v", s, gone, err)
 		}
 	}
-	// As the package comment says: a node may not ask for what is gone.
+	// See the package comment: a node may not ask for what is gone.
 	if gone, err := own.Pass().Gone(t.Context(), job.Namespace, job.Name, job.UID); gone || !errors.Is(err, kube.ErrForbidden) {
 		t.Errorf("as the node itself: gone %v, %v", gone, err)
 	}

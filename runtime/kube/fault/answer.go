@@ -16,7 +16,7 @@ type Answer struct {
 	Fault
 	Code       int           // HTTP status code; 0: no response
 	Status     Status        // the zero value if the response had none
-	RetryAfter time.Duration // how long the server asks to wait; 0: it does not say
+	RetryAfter time.Duration // how long the server asks to wait; 0: it names no time
 }
 
 // Refused turns an error response into an error. Its text is the Status's message, otherwise the
@@ -33,7 +33,7 @@ func Refused(op string, code int, s Status, body []byte) *Answer {
 	return a
 }
 
-// RetryAfter returns how long the server behind an error asks to wait, or 0 if it does not say.
+// RetryAfter returns how long the server behind an error asks to wait, or 0 if it names no time.
 func RetryAfter(err error) time.Duration {
 	var a *Answer
 	if errors.As(err, &a) {
@@ -72,7 +72,7 @@ func ParseStatus(b []byte) Status {
 	return s
 }
 
-// Failed reports whether the Status explicitly says that the request failed.
+// Failed reports whether the Status explicitly states that the request failed.
 func (s *Status) Failed() bool { return s.Status == "Failure" }
 
 // Absent reports whether the Status proves that an object does not exist. A bare 404 is no proof,

@@ -129,7 +129,7 @@ var (
 	ErrExpired = errors.New("the watch is too far behind")
 )
 
-// Nonsense returns an ErrMalformed that says what is wrong with a response.
+// Nonsense returns an ErrMalformed that describes what is wrong with a response.
 func Nonsense(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
 }

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the other side says is one bounded line that a terminal does not obey.
+// Text from the other side becomes one bounded line that a terminal does not obey.
 func TestClean(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.OneOf(rapid.String(), rapid.Just(strings.Repeat("\x1b[2Jé\r\n\u202e", 200))).Draw(t, "s")

@@ -37,7 +37,7 @@ func certificate(t testing.TB, notAfter time.Time) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// TestRequest: what is read of a request is what it says.
+// TestRequest: what is read of a request is what it contains.
 func TestRequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := &certificatesv1.CertificateSigningRequest{ObjectMeta: metadata(t)}

@@ -90,7 +90,7 @@ func FuzzNamespace(f *testing.F) {
 	})
 }
 
-// TestJob: what is read of a Job is what it says.
+// TestJob: what is read of a Job is what it contains.
 func TestJob(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		j := aJob(t)
@@ -135,7 +135,7 @@ func FuzzJob(f *testing.F) {
 	})
 }
 
-// written says whether Kubernetes writes a message so: it takes others, too, with fields in
+// written reports whether Kubernetes writes a message so: it takes others, too, with fields in
 // another order, twice, or unknown.
 func written(o interface {
 	marshaler

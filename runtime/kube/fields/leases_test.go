@@ -16,7 +16,7 @@ import (
 
 const identity = "apiserver.kubernetes.io/identity"
 
-// TestLease: what is read of a Lease is what it says.
+// TestLease: what is read of a Lease is what it contains.
 func TestLease(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &coordinationv1.Lease{ObjectMeta: metadata(t)}

@@ -15,7 +15,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/fields"
 )
 
-// TestNodeLife: what is read of a Node is what it says.
+// TestNodeLife: what is read of a Node is what it contains.
 func TestNodeLife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := &corev1.Node{ObjectMeta: metadata(t)}
@@ -58,7 +58,7 @@ func TestNodeLife(t *testing.T) {
 	})
 }
 
-// TestNodeWithoutTimes: a Node that does not say since when it is as it is has no such time.
+// TestNodeWithoutTimes: a Node whose conditions have no times has no such time.
 func TestNodeWithoutTimes(t *testing.T) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: some}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "False"}}}}
 	if got := read(t, n, fields.NodeLife).(nodes.Node); !got.Since.IsZero() || !got.Created.Equal(some.Time) {

@@ -24,7 +24,7 @@ func Pod(message []byte) (any, error) {
 
 func (r *reader) podStatus(message []byte, pod *pods.Pod) {
 	var phase, reason []byte
-	endless := false // a container runs, or does not say when it ended
+	endless := false // a container runs, or has no end time
 	r.messages(message, func(n protowire.Number, b []byte) {
 		switch n {
 		case 1: // phase
@@ -46,7 +46,7 @@ func (r *reader) podStatus(message []byte, pod *pods.Pod) {
 }
 
 // container reports from a container's status whether it ever ran, and when it ended. ended is
-// zero if the container did not end, or the status does not say when.
+// zero if the container did not end, or the status has no time.
 func (r *reader) container(message []byte) (started bool, ended time.Time) {
 	r.messages(message, func(n protowire.Number, b []byte) {
 		if n != 2 { // state

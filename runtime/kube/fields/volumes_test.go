@@ -72,7 +72,7 @@ func volumeOf(v *corev1.PersistentVolume) volumes.Volume {
 	return want
 }
 
-// TestStorage: what is read of all that bears on volumes is what it says.
+// TestStorage: what is read of all that bears on volumes is what it contains.
 func TestStorage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := aVolume(t)

@@ -122,7 +122,7 @@ func TestThrottled(t *testing.T) {
 	}
 }
 
-// A webhook that cannot be asked says nothing of the API server.
+// A webhook that cannot be asked shows nothing about the API server.
 func TestWebhookDown(t *testing.T) {
 	down := failed(500, "InternalError", `Internal error occurred: failed calling webhook "w": connection refused`, &metav1.StatusDetails{RetryAfterSeconds: 30})
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { statusAnswer(down)(t, w, r) }), Options{})
@@ -132,7 +132,7 @@ func TestWebhookDown(t *testing.T) {
 	}
 }
 
-// An object that the API server refuses as invalid says nothing of the API server, either.
+// An object that the API server refuses as invalid shows nothing about the API server, either.
 func TestInvalidObject(t *testing.T) {
 	invalid := failed(422, "Invalid", `Job.batch "name" is invalid: spec.template.metadata.labels[job-name]: Invalid value`, &metav1.StatusDetails{Name: theObject.Name})
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { statusAnswer(invalid)(t, w, r) }), Options{})

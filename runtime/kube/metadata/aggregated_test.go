@@ -29,7 +29,7 @@ const (
 	whole    = `{"kind":"CronTab","metadata":{"name":"o1","uid":"u1","resourceVersion":"9"}}`
 )
 
-// What a follower tells of a type of another API server, and what it asks for.
+// What a follower reports of a type of another API server, and what it asks for.
 func TestFollowerOfAggregated(t *testing.T) {
 	for name, test := range map[string]struct {
 		steps []step
@@ -74,7 +74,7 @@ func TestFollowerOfAggregated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newTelling()
+			s := newRecordingSink()
 			start(t, serve(t, &script{t: t, steps: test.steps}, Options{}).Follow(aggregatedType(), nil, s.sink))
 			s.expect(t, test.want...)
 		})
@@ -110,7 +110,7 @@ func TestEndedWatchesAreTakenUpSlowly(t *testing.T) {
 				}
 			}), Options{})
 			c.timing.minPause, c.timing.maxPause = 2*time.Millisecond, 40*time.Millisecond
-			s := newTelling()
+			s := newRecordingSink()
 			start(t, c.Follow(aggregatedType(), nil, s.sink))
 			<-done
 			mu.Lock()
@@ -125,15 +125,15 @@ func TestEndedWatchesAreTakenUpSlowly(t *testing.T) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if slices.Contains(s.all, "unreadable") {
-				t.Errorf("told: %v", s.all)
+				t.Errorf("reported: %v", s.all)
 			}
 		})
 	}
 }
 
-// What is silent there says nothing of the API server in front of it.
+// Silence of the other API server shows nothing about the one in front of it.
 func TestSilenceOfAnother(t *testing.T) {
-	s := newTelling()
+	s := newRecordingSink()
 	c := serve(t, &script{t: t, steps: []step{{"page", listing("110", "")}, {"watch 110", watching(nil)}, {"page", listing("110", "")}}},
 		Options{})
 	c.timing.idle = time.Second

@@ -72,7 +72,7 @@ func TestClocksDiffer(t *testing.T) {
 	}
 }
 
-// TestClocked: what another client asks tells the time, too.
+// TestClocked: answers to another client's requests give the time, too.
 func TestClocked(t *testing.T) {
 	date := time.Date(2031, 1, 2, 3, 4, 5, 0, time.UTC)
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

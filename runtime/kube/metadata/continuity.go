@@ -106,8 +106,8 @@ func (c *continuity) miss(now time.Time, silence bool) {
 	}
 }
 
-// wrote notes an own write that was acknowledged. follows says that the write before was still
-// there when this one was made. late says that this write came later than it should have,
+// wrote notes an own write that was acknowledged. follows is whether the write before was still
+// there when this one was made. late is whether this write came later than it should have,
 // although none failed.
 func (c *continuity) wrote(w written, follows, late bool) {
 	c.mu.Lock()

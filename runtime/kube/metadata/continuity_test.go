@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An absence counts from when it was noticed or, if only silence tells of it, from
+// An absence counts from when it was noticed or, if only silence shows it, from
 // when something was heard, to when something answers.
 func TestContinuity(t *testing.T) {
 	start := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)

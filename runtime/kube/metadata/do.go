@@ -27,11 +27,11 @@ import (
 type Outcome struct {
 	Result gc.Result
 	Object *gc.Object // of a patch that is Done: from the response
-	// Throttled says that the server asks for fewer requests: it answered 429, or a 5xx with a
+	// Throttled means that the server asks for fewer requests: it answered 429, or a 5xx with a
 	// time to wait.
 	Throttled  bool
 	RetryAfter time.Duration
-	// OfObject says that the failure shows nothing about the API server: it refused this object, for
+	// OfObject means that the failure shows nothing about the API server: it refused this object, for
 	// instance as invalid, or could not call an admission webhook.
 	OfObject bool
 	Took     time.Duration

@@ -9,7 +9,7 @@
 //
 // # Invariants
 //
-// An object is absent only if a Status says NotFound, and its details name that very object.
+// An object is absent only if the reason of a Status is NotFound, and its details name that very object.
 // Every request that changes something carries the UID. Changes of a type are reported in order
 // and completely, or Unreadable or Listing first reports that they cannot be. No read takes an
 // answer from a stale cache (there is no resourceVersion=0).
@@ -26,7 +26,7 @@
 // Errors carry one of the sentinels ([ErrForbidden], …), the request, and a hint about the fix.
 // Tokens, certificates and authorities are read from their files again. Redirects are not
 // followed. Text from the server is shortened and cleaned. Attempts are 250 ms to 30 s apart,
-// with jitter, or as Retry-After says. After an absence of the API server a witness decides which
+// with jitter, or as long as Retry-After asks for. After an absence of the API server a witness decides which
 // types resume (witness.go, continuity.go). Other API servers are trusted less: see
 // aggregated.go.
 //

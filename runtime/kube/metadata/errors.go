@@ -65,7 +65,7 @@ func expired(s fault.Status) bool {
 	return s.Code == http.StatusGone || s.Reason == "Expired" || s.Reason == "Gone" || s.TooLarge()
 }
 
-// pause returns how long a Status asks to wait, maxPause at most, or 0 if it does not say.
+// pause returns how long a Status asks to wait, maxPause at most, or 0 if it names no time.
 func pause(s fault.Status) time.Duration {
 	return min(time.Duration(max(s.Details.RetryAfterSeconds, 0))*time.Second, maxPause)
 }

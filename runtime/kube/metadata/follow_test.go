@@ -18,8 +18,8 @@ var (
 	unknownOption = &metav1.Status{Status: "Failure", Code: 422, Reason: "Invalid", Message: "sendInitialEvents: Forbidden"}
 )
 
-// What a follower tells, and what it asks for, whatever the server does.
-func TestFollowerTells(t *testing.T) {
+// What a follower reports, and what it asks for, whatever the server does.
+func TestFollowerReports(t *testing.T) {
 	for name, test := range map[string]struct {
 		steps []step
 		want  []string
@@ -176,7 +176,7 @@ func TestFollowerTells(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newTelling()
+			s := newRecordingSink()
 			server := &script{t: t, steps: test.steps}
 			start(t, serve(t, server, Options{}).Follow(anyType, nil, s.sink))
 			s.expect(t, test.want...)
@@ -193,9 +193,9 @@ func TestFollowerTells(t *testing.T) {
 }
 
 func TestSilentServerIsAskedAgain(t *testing.T) {
-	s := newTelling()
+	s := newRecordingSink()
 	c := serve(t, &script{t: t, steps: []step{
-		{"stream", watching(obj(1), nil)}, // never says that this was all
+		{"stream", watching(obj(1), nil)}, // never marks that this was all
 		{"page", listing("110", "", 1)},
 		{"watch 110", watching(obj(11), nil)}, // falls silent
 		{"probe", listing("111", "")},
@@ -206,10 +206,10 @@ func TestSilentServerIsAskedAgain(t *testing.T) {
 	s.expect(t, "listing", "observed o1", "listing", "observed o1", "synced 110", "observed o11", "observed o12")
 }
 
-// After the API server was away for long a watch that could be taken up is not: it is
-// listed, and said up to which version all had been told.
+// After a long absence of the API server a watch is not resumed although it could be: the type
+// is listed, and the event has the version up to which all was reported.
 func TestAwayMeansList(t *testing.T) {
-	s := newTelling()
+	s := newRecordingSink()
 	c := serve(t, &script{t: t, steps: []step{
 		{"stream", watching(obj(1), end("110"), obj(20))},
 		{"stream", watching(obj(1), end("131"), obj(40))},
@@ -238,7 +238,7 @@ func TestAwayMeansList(t *testing.T) {
 }
 
 func TestRelist(t *testing.T) {
-	s := newTelling()
+	s := newRecordingSink()
 	c := serve(t, &script{t: t, steps: []step{
 		{"stream", watching(obj(1), end("110"), nil)},
 		{"stream", watching(end("120"), nil)},
@@ -261,7 +261,7 @@ func TestSinkEndsRun(t *testing.T) {
 
 // A type that is silent gives up its place among those that are listed.
 func TestSilentListsDoNotHoldOthers(t *testing.T) {
-	s := newTelling()
+	s := newRecordingSink()
 	silent := make(chan struct{}, 2)
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/apis/example.com/v1/crontabs" {
@@ -274,7 +274,7 @@ func TestSilentListsDoNotHoldOthers(t *testing.T) {
 	c.lists, c.timing.silence = make(chan struct{}, 1), 50*time.Millisecond
 	other := anyType
 	other.Resource = "broken"
-	start(t, c.Follow(other, nil, newTelling().sink))
+	start(t, c.Follow(other, nil, newRecordingSink().sink))
 	<-silent
 	start(t, c.Follow(anyType, nil, s.sink))
 	s.expect(t, "listing", "synced 110")

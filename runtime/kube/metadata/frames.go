@@ -30,7 +30,7 @@ func newFrames(r io.Reader) *frames { return &frames{r: r} }
 func (f *frames) have() int { return f.end - f.begin }
 
 // peek returns the next n bytes, which are valid until the next call. io.EOF
-// says that the stream ended before the first, io.ErrUnexpectedEOF that it was
+// means that the stream ended before the first, io.ErrUnexpectedEOF that it was
 // cut off.
 func (f *frames) peek(n int) ([]byte, error) {
 	for f.have() < n {

@@ -58,7 +58,7 @@ func TestFrames(t *testing.T) {
 			ready, left := f.ready(), len(p.data)
 			b, err := f.next()
 			if ready && (err != nil || len(p.data) != left) {
-				t.Fatalf("frame %d was said to be ready: %v", i, err)
+				t.Fatalf("frame %d was reported as ready: %v", i, err)
 			}
 			if err != nil {
 				if whole := err == io.EOF; whole != (read == cut) || !whole && err != io.ErrUnexpectedEOF {

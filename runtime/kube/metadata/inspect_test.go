@@ -70,7 +70,7 @@ func FuzzDetails(f *testing.F) {
 	})
 }
 
-// paging answers lists of three pages with an object each, and goes wrong where it is told.
+// paging answers lists of three pages with an object each, and fails where fail demands it.
 type paging struct {
 	fail  func(request int, page string) int
 	asked []string
@@ -100,8 +100,8 @@ func (p *paging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"9","continue":%q},"items":[%s]}`, next, items)
 }
 
-// A list is told once and whole, or it is an error: whoever is told that it begins anew has
-// nothing of before.
+// A list is reported once and whole, or it is an error: a receiver that is notified of a new
+// start has nothing from before.
 func TestListOnce(t *testing.T) {
 	pods := gc.Type{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespaced: true}
 	pages := []string{"page", "page c", "page cc"}

@@ -57,8 +57,8 @@ func TestList(t *testing.T) {
 	})
 }
 
-// tail is what may be missing: the envelope says of its content, last, how it is
-// encoded, which nobody needs.
+// tail is what may be missing: the last field of the envelope is the encoding of
+// its content, which nobody needs.
 func tail(data []byte, cut int) []byte {
 	if b := data[cut:]; bytes.Equal(b, []byte{0x1a, 0, 0x22, 0}[max(0, 4-len(b)):]) {
 		return b

@@ -170,7 +170,7 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 	}
 }
 
-// EventKind says what an Event reports.
+// EventKind is what an Event reports.
 type EventKind uint8
 
 // Kinds of events. See [Follower] for their order.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Who serves a version: what is announced, what was known while nobody says, and what
+// Who serves a version: what is announced, what was known while nothing is announced, and what
 // is announced by nobody.
 func TestRemoteVersions(t *testing.T) {
 	announced := ""

@@ -35,7 +35,7 @@ type step struct {
 	answer func(t *testing.T, w http.ResponseWriter, r *http.Request)
 }
 
-// label says what a request asks for, in a word.
+// label returns what a request asks for, in a word.
 func label(q url.Values) string {
 	switch {
 	case q.Get("sendInitialEvents") == "true":
@@ -171,17 +171,17 @@ func listing(version, next string, objects ...int) answering {
 	}
 }
 
-// telling is a sink that writes down what it is told.
-type telling struct {
+// recordingSink is a sink that records the events that it receives.
+type recordingSink struct {
 	mu      sync.Mutex
 	all     []string
 	errs    []error
 	changed chan struct{}
 }
 
-func newTelling() *telling { return &telling{changed: make(chan struct{}, 1)} }
+func newRecordingSink() *recordingSink { return &recordingSink{changed: make(chan struct{}, 1)} }
 
-func (s *telling) sink(_ context.Context, batch []Event) error {
+func (s *recordingSink) sink(_ context.Context, batch []Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range batch {
@@ -205,8 +205,8 @@ func (s *telling) sink(_ context.Context, batch []Event) error {
 	return nil
 }
 
-// expect waits until so much was told, and compares it.
-func (s *telling) expect(t *testing.T, want ...string) {
+// expect waits until as many events were received, and compares them.
+func (s *recordingSink) expect(t *testing.T, want ...string) {
 	t.Helper()
 	timeout := time.After(20 * time.Second)
 	for {
@@ -216,14 +216,14 @@ func (s *telling) expect(t *testing.T, want ...string) {
 		s.mu.Unlock()
 		if n >= len(want) {
 			if w := strings.Join(want, "\n"); got != w {
-				t.Fatalf("told:\n%s\nwant:\n%s", got, w)
+				t.Fatalf("received:\n%s\nwant:\n%s", got, w)
 			}
 			return
 		}
 		select {
 		case <-s.changed:
 		case <-timeout:
-			t.Fatalf("told:\n%s\nwant:\n%s", got, fmt.Sprint(want))
+			t.Fatalf("received:\n%s\nwant:\n%s", got, fmt.Sprint(want))
 		}
 	}
 }

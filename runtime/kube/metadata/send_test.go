@@ -34,7 +34,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestSend: what is asked, what of the answer is read, and what an error tells.
+// TestSend: what is asked, what of the answer is read, and what an error contains.
 func TestSend(t *testing.T) {
 	var asked string
 	var reply func(w http.ResponseWriter)

@@ -17,8 +17,8 @@ import (
 	"github.com/ebb-agent/ebb/policy/gc"
 )
 
-// TestSure: what was told may be acted on until the API server has been away for a while,
-// and again once each follower has told how it stands since, or has ended.
+// TestSure: observations may be acted on until the API server has been away for a while,
+// and again once each follower has reported its state since, or has ended.
 func TestSure(t *testing.T) {
 	now := time.Now()
 	client := &Client{timing: timing{spread: time.Hour}} // nobody looks again by himself
@@ -65,12 +65,12 @@ func TestSure(t *testing.T) {
 	want("one is to come", false)
 	select {
 	case <-changed:
-		t.Error("told too early")
+		t.Error("notified too early")
 	default:
 	}
 	leave[2]()
 	<-changed
-	want("all have told", true)
+	want("all have reported", true)
 	for _, i := range []int{0, 1, 3} {
 		leave[i]()
 	}
@@ -79,13 +79,13 @@ func TestSure(t *testing.T) {
 	changed = want("away again", false)
 	c.hear(now)
 	<-changed
-	want("nobody has anything to tell", true)
+	want("nobody has anything to report", true)
 }
 
 // TestInterruptedBatch: what a follower could not hand on, because an absence ended its
-// attempt, is not taken for told: the type is listed, although its history stands.
+// attempt, does not count as reported: the type is listed, although its history stands.
 func TestInterruptedBatch(t *testing.T) {
-	s := newTelling()
+	s := newRecordingSink()
 	goOn := make(chan struct{})
 	first := func(t *testing.T, w http.ResponseWriter, r *http.Request) {
 		watching(obj(1), end("110"))(t, w, r)

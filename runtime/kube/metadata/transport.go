@@ -15,7 +15,7 @@ import (
 // times the types that are listed at once, is more than all the rest of the process needs.
 const streamBuffer = 256 << 10
 
-// connect returns a transport with connections of its own, made as config says, which adds the
+// connect returns a transport with connections of its own, made from config, which adds the
 // credentials to each request. [Client.Close] closes its idle connections.
 //
 // Watches share a connection, by HTTP/2 if the server supports it, because there are hundreds.

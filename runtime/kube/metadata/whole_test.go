@@ -39,7 +39,7 @@ func aSecret(name string) corev1.Secret {
 	return corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "u", ResourceVersion: "7"}, Data: map[string][]byte{"a": []byte("hush")}}
 }
 
-// length of the message stands for its fields.
+// length returns the length of the message in place of its fields.
 func length(message []byte) (any, error) {
 	if strings.Contains(string(message), "garbled") {
 		return nil, fmt.Errorf("the secret is hush")
@@ -94,7 +94,7 @@ func TestLiveList(t *testing.T) {
 	}
 }
 
-// TestLiveGet: that very object, and no word of what it says in an error.
+// TestLiveGet: that very object, and none of its content in an error.
 func TestLiveGet(t *testing.T) {
 	name, kind := "a", "Secret"
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -108,7 +108,7 @@ func FuzzStatus(f *testing.F) {
 		}
 		data, err := json.Marshal(&s)
 		if err != nil || !bytes.Equal(b, bytes.ToValidUTF8(b, nil)) || bytes.ContainsRune(data, '\uFFFD') {
-			return // JSON cannot say it
+			return // JSON cannot express it
 		}
 		data = append([]byte(`{"kind":"Status",`), data[1:]...)
 		if diff := cmp.Diff(fault.ParseStatus(bytes.ReplaceAll(data, []byte(`"metadata":{},`), nil)), got); diff != "" {

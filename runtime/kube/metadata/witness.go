@@ -53,7 +53,7 @@ func (c *Client) Trust(w Witness) {
 }
 
 // Wrote notes a write of the witness that was just acknowledged: its resourceVersion, and when it
-// began. follows says that the write before was still there until then. late says that more time
+// began. follows is whether the write before was still there until then. late is whether more time
 // has passed between the two than should have.
 func (c *Client) Wrote(version uint64, begun time.Time, follows, late bool) {
 	c.continuity.wrote(written{version, begun, time.Now()}, follows, late)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What was told holds after an absence as far as the last own write before it reaches,
+// What was observed holds after an absence as far as the last own write before it reaches,
 // if that is still there.
 func TestStands(t *testing.T) {
 	start := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -40,7 +40,7 @@ func TestStands(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		steps []step
-		want  map[uint64]standing // by the version up to which was told
+		want  map[uint64]standing // by the version up to which was observed
 	}{
 		"there all the time":        {[]step{write(0, 100, false), write(2, 110, true), hear(3)}, map[uint64]standing{50: stands, 500: stands}},
 		"another connection":        {[]step{write(0, 100, false), miss(1), hear(1.5)}, map[uint64]standing{500: stands}},
@@ -53,7 +53,7 @@ func TestStands(t *testing.T) {
 		"written by way of another history": {[]step{write(0, 100, false), miss(1), unanswered(2), write(5, 120, false), look(6, true)},
 			map[uint64]standing{1: fallen}},
 		"silent, while it was written":           {[]step{write(0, 100, false), hear(1), write(2, 110, true), write(4, 120, true), miss(4.5), look(5, true)}, map[uint64]standing{500: stands}},
-		"silent, and only the writes tell":       {[]step{write(0, 100, false), hear(1), unanswered(2), write(6, 120, true)}, map[uint64]standing{100: stands, 101: fallen}},
+		"silent, and only the writes show it":    {[]step{write(0, 100, false), hear(1), unanswered(2), write(6, 120, true)}, map[uint64]standing{100: stands, 101: fallen}},
 		"a write between two connections":        {[]step{write(0, 100, false), miss(0.1), write(2.2, 110, true), hear(2.5)}, map[uint64]standing{500: stands}},
 		"twice away, never further than before":  {[]step{write(0, 100, false), miss(1), look(4, true), write(5, 120, true), miss(6), look(9, true)}, map[uint64]standing{100: stands, 110: fallen}},
 		"no write at all":                        {[]step{hear(0), miss(1), hear(4)}, map[uint64]standing{1: fallen}},
@@ -67,7 +67,7 @@ func TestStands(t *testing.T) {
 		}
 		for version, want := range test.want {
 			if _, got := c.stands(pods, 0, version); got != want {
-				t.Errorf("%s: what was told up to %d is %d, want %d", name, version, got, want)
+				t.Errorf("%s: what was observed up to %d is %d, want %d", name, version, got, want)
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func TestHome(t *testing.T) {
 		c.wrote(written{100, now.Add(-3 * time.Second), now.Add(-2 * time.Second)}, false, false)
 		home := false
 		c.listed(c.floor(), test.list, func() { home = true })
-		c.wrote(written{104, now.Add(-time.Second), now}, true, false) // begun before the list ended: tells nothing
+		c.wrote(written{104, now.Add(-time.Second), now}, true, false) // begun before the list ended: proves nothing
 		if home {
 			t.Errorf("a list of %d is at home before the next write", test.list)
 		}
@@ -95,7 +95,7 @@ func TestHome(t *testing.T) {
 	}
 }
 
-// seer is a witness of which a test says how it is found.
+// seer is a witness whose state a test sets.
 type seer struct{ sights chan LeaseCheck }
 
 func (s *seer) Check(ctx context.Context) (LeaseCheck, error) {
@@ -119,7 +119,7 @@ func TestWitnessMeansNoList(t *testing.T) {
 		"it is there": {"110", LeaseCheck{true, 300},
 			[]step{{"watch 120", watching(obj(21), nil)}},
 			[]string{"away", "observed o21"}},
-		"etcd has not come to what was told": {"110", LeaseCheck{true, 119},
+		"etcd is behind what was observed": {"110", LeaseCheck{true, 119},
 			[]step{{"probe", listing("130", "")}, {"watch 120", watching(obj(21), nil)}},
 			[]string{"away", "observed o21"}},
 		"it is not there": {"110", LeaseCheck{false, 300},
@@ -130,7 +130,7 @@ func TestWitnessMeansNoList(t *testing.T) {
 			[]string{"away", "listing", "synced 130"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newTelling()
+			s := newRecordingSink()
 			broken := make(chan struct{})
 			first := func(t *testing.T, w http.ResponseWriter, r *http.Request) {
 				watching(obj(1), end(test.list), obj(20))(t, w, r)

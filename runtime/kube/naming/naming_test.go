@@ -49,6 +49,6 @@ func TestFind(t *testing.T) {
 	}
 	_, err := Find("deployments", some)
 	if want := "deployments.apps or deployments.example.io"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v does not say %q", err, want)
+		t.Errorf("%v does not contain %q", err, want)
 	}
 }

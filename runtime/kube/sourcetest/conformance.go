@@ -119,6 +119,6 @@ func Events(t *testing.T, p Poster, count func(t *testing.T, name string) int) {
 	cancel()
 	err := p.PostEvent(ctx, e)
 	if _, ok := kube.Temporary(err); err == nil || !ok {
-		t.Errorf("given up: %v, as if for good", err)
+		t.Errorf("given up: %v, as if it were permanent", err)
 	}
 }

@@ -22,7 +22,7 @@ func TestSuiteEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		suite report.Suite
 		exit  int
-		says  string
+		want  string
 	}{
 		"well":    {shell("exit 0"), 0, ""},
 		"badly":   {shell("exit 3"), 3, ""},
@@ -31,8 +31,8 @@ func TestSuiteEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := runSuite(tt.suite)
-			if r.Exit != tt.exit || !strings.Contains(r.Reason, tt.says) {
-				t.Errorf("exit %d, %q; want %d, %q", r.Exit, r.Reason, tt.exit, tt.says)
+			if r.Exit != tt.exit || !strings.Contains(r.Reason, tt.want) {
+				t.Errorf("exit %d, %q; want %d, %q", r.Exit, r.Reason, tt.exit, tt.want)
 			}
 		})
 	}

@@ -81,7 +81,7 @@ func TestSameContentsSameBytes(t *testing.T) {
 	}
 }
 
-func TestWriteSaysWhatIsWrong(t *testing.T) {
+func TestWriteReportsErrors(t *testing.T) {
 	for name, tt := range map[string]struct {
 		add  func(*Archive)
 		want string
@@ -116,7 +116,7 @@ func TestProgramRuns(t *testing.T) {
 	}
 	out, err := exec.Command("chroot", dir, merged(file), "/").CombinedOutput()
 	if err != nil || string(out) != "lib\nlib64\nusr\n" {
-		t.Errorf("ls says %q, %v", out, err)
+		t.Errorf("ls prints %q, %v", out, err)
 	}
 }
 

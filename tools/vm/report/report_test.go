@@ -28,7 +28,7 @@ func TestVerdict(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lines []Line
 		is    error
-		says  string
+		want  string
 	}{
 		"passed":         {[]Line{begin("a"), pass("a"), begin("b"), pass("b"), {End: true}}, nil, ""},
 		"silent":         {nil, ErrNoVerdict, "before the first suite"},
@@ -47,8 +47,8 @@ func TestVerdict(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err = r.Verdict(order); !errors.Is(err, tt.is) || err != nil && !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("verdict is %v, want %v with %q", err, tt.is, tt.says)
+			if err = r.Verdict(order); !errors.Is(err, tt.is) || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("verdict is %v, want %v with %q", err, tt.is, tt.want)
 			}
 		})
 	}
@@ -60,7 +60,7 @@ func TestVerdictOnPrograms(t *testing.T) {
 	for name, tt := range map[string]struct {
 		programs []Program
 		suites   []Result
-		says     string
+		want     string
 	}{
 		"all":    {[]Program{good}, nil, ""},
 		"not":    {[]Program{good, bad}, nil, "program bad (at): oh"},
@@ -72,8 +72,8 @@ func TestVerdictOnPrograms(t *testing.T) {
 			o.Suites = append(o.Suites, Suite{Name: s.Name})
 		}
 		err := Report{Programs: tt.programs, Suites: tt.suites, Ended: true}.Verdict(o)
-		if (err == nil) != (tt.says == "") || err != nil && (!errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), tt.says)) {
-			t.Errorf("%s: error is %v, want %q", name, err, tt.says)
+		if (err == nil) != (tt.want == "") || err != nil && (!errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: error is %v, want %q", name, err, tt.want)
 		}
 	}
 }

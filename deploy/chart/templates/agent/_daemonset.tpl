@@ -178,7 +178,7 @@ spec:
               mountPropagation: HostToContainer
               readOnly: true
             {{- with $needs.kubelet }}
-            # How full the kubelet's disk is, an empty directory on it tells as well. The kubelet's
+            # An empty directory on the kubelet's disk also shows how full that is. The kubelet's
             # own directory has the Secrets of all pods and the key of its client certificate.
             - name: kubelet
               mountPath: {{ . }}

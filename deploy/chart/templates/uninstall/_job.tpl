@@ -13,7 +13,7 @@ metadata:
     {{- include "ebb.labels" (dict "root" .root "component" "uninstall") | nindent 4 }}
   annotations:
     {{- include "ebb.hook" (dict "hook" .hook "weight" 0) | nindent 4 }}
-    # Helm shows what it says, whether it refuses or not.
+    # Helm shows its log, whether it refuses or not.
     helm.sh/hook-output-log-policy: hook-succeeded,hook-failed
 spec:
   backoffLimit: 0
@@ -50,7 +50,7 @@ spec:
             {{- with include "ebb.apiServer" .root | trim }}
             {{- . | nindent 12 }}
             {{- end }}
-          # helm uninstall takes no values: what it is told, it is told by this ConfigMap.
+          # helm uninstall takes no values, so the operator passes options in this ConfigMap.
           envFrom:
             - configMapRef:
                 name: {{ include "ebb.name" .root }}-uninstall

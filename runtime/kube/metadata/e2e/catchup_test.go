@@ -10,7 +10,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// What was created before CatchUp was called has been told when it returns,
+// What was created before CatchUp was called has been observed when it returns,
 // while others write, and what was deleted since does not come back.
 func TestCatchUp(t *testing.T) {
 	b := newFixture(t, peers.Config{})
@@ -36,7 +36,7 @@ func TestCatchUp(t *testing.T) {
 		if _, ok := s.get(uid); !ok || err != nil {
 			enough.Store(true)
 			wg.Wait()
-			t.Fatalf("round %d: the object was told of: %t, %v", round, ok, err)
+			t.Fatalf("round %d: the object was observed: %t, %v", round, ok, err)
 		}
 	}
 	enough.Store(true)

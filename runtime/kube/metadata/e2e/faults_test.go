@@ -14,7 +14,7 @@ import (
 )
 
 // An API server that goes and comes again: nothing is listed anew, and what
-// happened meanwhile is told.
+// happened meanwhile is reported.
 func TestAPIServerRestarts(t *testing.T) {
 	b := newFixture(t, peers.Config{})
 	s := follow(t, b.client, configMaps)
@@ -34,7 +34,7 @@ func TestAPIServerRestarts(t *testing.T) {
 	s.until(t, "the new object", func(s *seen) bool { return s.synced && has(uid)(s) })
 	t.Logf("%d lists before, %d after", lists, s.count(metadata.Listing))
 	if s.count(metadata.WentBack) != 0 {
-		t.Error("resourceVersions were said to go backwards")
+		t.Error("resourceVersions were reported to go backwards")
 	}
 }
 
@@ -56,7 +56,7 @@ func TestCustomResourceComesAgain(t *testing.T) {
 	}
 }
 
-// Whom nothing is allowed is told who lacks what.
+// The error of a client without rights names the user and the missing rights.
 func TestForbidden(t *testing.T) {
 	b := newFixture(t, peers.Config{})
 	uid := b.Must(t, http.MethodPost, mapsPath, configMap("x", nil))

@@ -93,7 +93,7 @@ func (b *fixture) undefine(t testing.TB) {
 	b.AwaitGone(t, crdPath+"/crontabs.example.com")
 }
 
-// seen is what a follower has told.
+// seen is what a follower has reported.
 type seen struct {
 	*metadata.Follower
 	mu      sync.Mutex
@@ -131,7 +131,7 @@ func (s *seen) sink(_ context.Context, batch []metadata.Event) error {
 	return nil
 }
 
-// until waits until what was told fulfils something.
+// until waits until what was reported fulfils a condition.
 func (s *seen) until(t testing.TB, what string, holds func(*seen) bool) {
 	t.Helper()
 	timeout := time.After(patience)

@@ -94,7 +94,7 @@ func TestDiscover(t *testing.T) {
 }
 
 // TestFollowWhole: whole objects are listed and watched, and what is not in their
-// metadata is told with them. One that cannot be read makes its type unreadable.
+// metadata is reported with them. One that cannot be read makes its type unreadable.
 func TestFollowWhole(t *testing.T) {
 	b := newFixture(t, peers.Config{})
 	withData := func(name, value string) object {
@@ -128,9 +128,9 @@ func TestFollowWhole(t *testing.T) {
 		t.Errorf("the API server's time is %v, known: %v", now, known)
 	}
 	bad := b.Must(t, http.MethodPost, mapsPath, withData("bad", "broken"))
-	s.until(t, "what is not understood to be told without fields", func(s *seen) bool {
-		fields, told := s.fields[bad]
-		return told && fields == nil
+	s.until(t, "the object that cannot be decoded to be reported without fields", func(s *seen) bool {
+		fields, ok := s.fields[bad]
+		return ok && fields == nil
 	})
 	after := b.Must(t, http.MethodPost, mapsPath, withData("after", "three"))
 	s.until(t, "the next value", is(after, "three"))
