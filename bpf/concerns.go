@@ -137,7 +137,7 @@ func (s *set) missed() (n uint64, err error) {
 	return n, nil
 }
 
-// statusOf lists the programs of an object. limit says in what way attached
+// statusOf lists the programs of an object. limit describes how attached
 // programs are less exact; "" if they are exact.
 func (a attachment) statusOf(object string, attach map[string]string, limit string) []ProgramStatus {
 	var out []ProgramStatus

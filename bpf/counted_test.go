@@ -179,7 +179,7 @@ func newBtrfsOver(t testing.TB, data, metadata string, sizes []int64) *filesyste
 }
 
 // TestNoRoomForMetadata: once the last block group is made and the metadata is
-// nearly full, statfs says that nothing is available, however much room there
+// nearly full, statfs reports that nothing is available, however much room there
 // is for data. Attributes that fill a leaf each bring that about.
 func TestNoRoomForMetadata(t *testing.T) {
 	p, fs := load(t, Options{}), newBtrfs(t, "-m", "single")

@@ -53,7 +53,7 @@ func TestFullRingKeepsTheWatermarkArmed(t *testing.T) {
 		fs.take(t, 1)
 	}
 	if is, _ := armed(t, p, fs); !is {
-		t.Fatal("nobody was told, yet the watermark is disarmed")
+		t.Fatal("there was no event, yet the watermark is disarmed")
 	}
 	nextCrossing(t, p) // makes room
 	fs.take(t, 1)

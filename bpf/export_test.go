@@ -68,7 +68,7 @@ func NewSuiteDisk(t *testing.T, kind string) *SuiteDisk {
 // Dev is its number.
 func (d *SuiteDisk) Dev() uint64 { return d.fs.dev }
 
-// Statfs says what is free.
+// Statfs returns what is free.
 func (d *SuiteDisk) Statfs(t *testing.T) (blocks, reserved, inodes uint64) {
 	t.Helper()
 	var st unix.Statfs_t

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loadDeprived loads in a process that lacks something, and returns what it
-// said and how it ended.
-func loadDeprived(t *testing.T, pinDir string, env ...string) (said string, code int) {
+// loadDeprived loads in a process that lacks something, and returns its output
+// and its exit code.
+func loadDeprived(t *testing.T, pinDir string, env ...string) (output string, code int) {
 	t.Helper()
 	cmd := helperCommand("load", pinDir, env...)
 	cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWNS
@@ -53,26 +53,26 @@ func TestEachCapability(t *testing.T) {
 		{"CAP_PERFMON CAP_SYS_ADMIN", true},
 	} {
 		t.Run("has "+tt.has, func(t *testing.T) {
-			said, code := loadDeprived(t, dir, envCapabilities+"="+tt.has)
+			output, code := loadDeprived(t, dir, envCapabilities+"="+tt.has)
 			if !tt.enough {
 				if code != exitNotPermitted {
-					t.Errorf("exit %d: %s", code, said)
+					t.Errorf("exit %d: %s", code, output)
 				}
-				wantOnlyMissing(t, tt.has, said)
+				wantOnlyMissing(t, tt.has, output)
 				wantSets(t, dir, 0)
 				return
 			}
 			if code != 0 {
-				t.Fatalf("exit %d: %s", code, said)
+				t.Fatalf("exit %d: %s", code, output)
 			}
 			sets, err := setDirs(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(sets) < len(all) { // what else is missing is in modules
-				wantOnlyMissing(t, tt.has, said)
+				wantOnlyMissing(t, tt.has, output)
 				if strings.Contains(tt.has, "CAP_SYS_ADMIN") || !strings.Contains(strings.Join(sets, " "), objectLastUse) {
-					t.Errorf("there are only %v: %s", sets, said)
+					t.Errorf("there are only %v: %s", sets, output)
 				}
 			}
 			if err := Unload(dir); err != nil {
@@ -82,31 +82,31 @@ func TestEachCapability(t *testing.T) {
 	}
 }
 
-// wantOnlyMissing checks that what a process said names each capability that it
+// wantOnlyMissing checks that the output of a process names each capability that it
 // has not, and no other.
-func wantOnlyMissing(t *testing.T, has, said string) {
+func wantOnlyMissing(t *testing.T, has, output string) {
 	t.Helper()
 	for _, c := range needed {
 		has := slices.Contains(strings.Fields(has), c.Name)
-		if named := strings.Contains(said, c.Name); named == has {
-			t.Errorf("it has %v: %v, is named: %v: %s", c.Name, has, named, said)
+		if named := strings.Contains(output, c.Name); named == has {
+			t.Errorf("it has %v: %v, is named: %v: %s", c.Name, has, named, output)
 		}
 	}
 }
 
 // TestNoBPFFS: Load mounts one, at its usual place if that is where it is to
-// pin; without the right to, it says which capability mounting takes.
+// pin; without the right to, the error names the capability that mounting takes.
 func TestNoBPFFS(t *testing.T) {
 	needRoot(t)
 	usual := filepath.Join(defaultBPFFS, "ebb-test")
 	for name, dir := range map[string]string{"usual place": usual, "elsewhere": filepath.Join(t.TempDir(), "pins")} {
 		t.Run(name, func(t *testing.T) {
-			if said, code := loadDeprived(t, dir, envUnmount+"="+defaultBPFFS); code != 0 {
-				t.Fatalf("exit %d: %s", code, said)
+			if output, code := loadDeprived(t, dir, envUnmount+"="+defaultBPFFS); code != 0 {
+				t.Fatalf("exit %d: %s", code, output)
 			}
-			said, code := loadDeprived(t, dir, envUnmount+"="+defaultBPFFS, envCapabilities+"=CAP_BPF CAP_PERFMON")
-			if code != exitNotPermitted || !strings.Contains(said, "CAP_SYS_ADMIN to mount bpffs") {
-				t.Errorf("exit %d: %s", code, said)
+			output, code := loadDeprived(t, dir, envUnmount+"="+defaultBPFFS, envCapabilities+"=CAP_BPF CAP_PERFMON")
+			if code != exitNotPermitted || !strings.Contains(output, "CAP_SYS_ADMIN to mount bpffs") {
+				t.Errorf("exit %d: %s", code, output)
 			}
 		})
 	}
@@ -119,8 +119,8 @@ func TestNoBPFFS(t *testing.T) {
 func TestNoTracefs(t *testing.T) {
 	dir := pinDir(t)
 	unmount := envUnmount + "=/sys/kernel/tracing:/sys/kernel/debug/tracing:/sys/kernel/debug"
-	if said, code := loadDeprived(t, dir, unmount); code != 0 {
-		t.Fatalf("exit %d: %s", code, said)
+	if output, code := loadDeprived(t, dir, unmount); code != 0 {
+		t.Fatalf("exit %d: %s", code, output)
 	}
 }
 
@@ -137,8 +137,8 @@ func TestBadModuleTypes(t *testing.T) {
 	if err := Unload(dir); err != nil {
 		t.Fatal(err)
 	}
-	if said, code := loadDeprived(t, dir, envModule+"=a_driver"); code != 0 || said != usual {
-		t.Errorf("exit %d: %s, and usually %s", code, said, usual)
+	if output, code := loadDeprived(t, dir, envModule+"=a_driver"); code != 0 || output != usual {
+		t.Errorf("exit %d: %s, and usually %s", code, output, usual)
 	}
 	wantSets(t, dir, len(all))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// slowProgram says when it begins and when it ends, and is busy in between for
+// slowProgram records when it begins and when it ends, and is busy in between for
 // a tenth of a second or so, in one and the same run.
 func slowProgram(t *testing.T) (program *ebpf.Program, state *ebpf.Map) {
 	t.Helper()

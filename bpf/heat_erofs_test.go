@@ -24,7 +24,7 @@ var (
 	erofsB []byte // aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee
 )
 
-// erofsUUID reads it where it stands in the superblock (fs/erofs/erofs_fs.h).
+// erofsUUID reads the UUID at its offset in the superblock (fs/erofs/erofs_fs.h).
 func erofsUUID(image []byte) (uuid [16]byte) { return [16]byte(image[1024+48:]) }
 
 func needErofs(t *testing.T) {

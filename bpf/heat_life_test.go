@@ -329,7 +329,7 @@ func TestHeatOfPlainReads(t *testing.T) {
 	})
 }
 
-// A path that is too long to be followed is a loss, which is said.
+// A path that is too long to be followed is a loss, which is counted.
 func TestHeatOfDeepFiles(t *testing.T) {
 	eachTier(t, func(t *testing.T, o Options) {
 		p := loadAlone(t, o)

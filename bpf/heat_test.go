@@ -142,7 +142,7 @@ func inside(root string, do func() error) error {
 			err = unix.Chdir("/")
 		}
 		if err == nil {
-			// The thread may live on, or be the one that /proc/self stands for.
+			// The thread may live on, or be the one that /proc/self refers to.
 			err = errors.Join(do(), host.Chdir(), unix.Chroot("."))
 		}
 		host.Close()
@@ -245,7 +245,7 @@ func TestHeatCountsEachFileOnce(t *testing.T) {
 	})
 }
 
-// Layers of which nothing was read are told from those that were in nobody's root.
+// Layers of which nothing was read are distinguished from those that were in nobody's root.
 func TestHeatKnowsUnreadLayers(t *testing.T) {
 	eachTier(t, func(t *testing.T, o Options) {
 		p := loadAlone(t, o)

@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// HeatMode says what layer heat may cost.
+// HeatMode is what layer heat may cost.
 type HeatMode uint8
 
 // The modes. HeatReads makes a difference only where the opening of files cannot be

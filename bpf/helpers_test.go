@@ -167,7 +167,7 @@ func keyOfPath(t testing.TB, path string) Key {
 	return Key{Dev: kernelDev(st.Dev), Ino: st.Ino}
 }
 
-// kernelDev is s_dev, on filesystems where stat tells it.
+// kernelDev is s_dev, on filesystems where stat reports it.
 func kernelDev(dev uint64) uint64 { return uint64(unix.Major(dev))<<20 | uint64(unix.Minor(dev)) }
 
 func mkdir(t testing.TB, dir string) {

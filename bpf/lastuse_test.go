@@ -143,7 +143,7 @@ func TestUseBeforeTrackIsTakenOver(t *testing.T) {
 }
 
 // A program that missed the key just before it was tracked writes to
-// unresolved afterwards. Here the test stands in for it.
+// unresolved afterwards. Here the test does that instead.
 func TestStragglerIsNotForgotten(t *testing.T) {
 	p := load(t, Options{})
 	k := Key{Dev: 1 << 40, Ino: 7}

@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// layouts says which Go types user space reads and writes a map with. A map that
+// layouts lists which Go types user space reads and writes a map with. A map that
 // user space does not touch has none. Keys are object/map.
 var layouts = map[string]struct{ key, value any }{
 	"lastuse/layers":         {Key{}, uint32(0)},
@@ -50,7 +50,7 @@ var layouts = map[string]struct{ key, value any }{
 	"heat/heat_counts":  {uint32(0), heatHeatCounters{}},
 }
 
-// events says which Go types ring buffers are read with, and the C types that
+// events lists which Go types ring buffers are read with, and the C types that
 // programs put into them.
 var events = map[string]struct {
 	name  string

@@ -33,7 +33,7 @@ func lockdownLevel(t *testing.T) string {
 }
 
 // TestLockdown: integrity keeps nothing out; confidentiality everything, and that is
-// said. On Debian's kernels:
+// reported. On Debian's kernels:
 // testvm --package bpf --run TestLockdown --parameter lockdown=integrity
 // With confidentiality a machine ends before its tests, with the same error.
 func TestLockdown(t *testing.T) {

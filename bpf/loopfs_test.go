@@ -76,7 +76,7 @@ func locate(t testing.TB, kind, dir string) *filesystem {
 	return &filesystem{kind: kind, dir: dir, dev: place.Dev}
 }
 
-// free is what statfs says, in the terms of a watermark: blocks and inodes.
+// free is what statfs reports, in the terms of a watermark: blocks and inodes.
 func (fs *filesystem) free(t testing.TB) (blocks, inodes uint64) {
 	t.Helper()
 	var st unix.Statfs_t

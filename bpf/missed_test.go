@@ -65,7 +65,7 @@ func faultInKernel() error {
 }
 
 // TestMissedRunsAreLost: what the kernel did not run, because the program was
-// running, is a loss, and is told of the object that it belongs to.
+// running, is a loss, and is reported for the object that it belongs to.
 func TestMissedRunsAreLost(t *testing.T) {
 	p := load(t, Options{})
 	lost := func(event string) uint64 {

@@ -16,7 +16,7 @@ var rootType = map[string]string{
 	"overlay": "ovl_fs", "ext4": "ext4_sb_info", "xfs": "xfs_mount", "btrfs": "btrfs_fs_info",
 }
 
-// absentError says that a filesystem is neither built in nor loaded.
+// absentError means that a filesystem is neither built in nor loaded.
 type absentError struct{ module string }
 
 func (e *absentError) Error() string {

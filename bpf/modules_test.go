@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// modules stands in for the kernel's: those in it are not loaded.
+// modules replaces the kernel's list: those in it are not loaded.
 type modules struct {
 	mu     sync.Mutex
 	absent map[string]bool
@@ -52,7 +52,7 @@ func attachedObjects(t testing.TB, p *Probes) []string {
 		attached, seen := all[s.Object]
 		all[s.Object] = s.Working() && (attached || !seen)
 		if !s.Working() && s.Reason == "" {
-			t.Errorf("%s is not attached and nothing says why", s.Name)
+			t.Errorf("%s is not attached and no reason is reported", s.Name)
 		}
 	}
 	maps.DeleteFunc(all, func(_ string, attached bool) bool { return !attached })

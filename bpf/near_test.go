@@ -42,15 +42,15 @@ func newFarExt4(t *testing.T) *filesystem {
 // the watermark again.
 type watcher struct {
 	watermark Watermark
-	near      atomic.Uint64 // events that only said so
-	told      chan struct{} // closed when an event has shown the watermark reached
+	near      atomic.Uint64 // events that only reported the watermark as near
+	reached   chan struct{} // closed when an event has shown the watermark reached
 }
 
 func watch(t *testing.T, p *Probes, fs *filesystem, watermark Watermark) *watcher {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	events, done := make(chan Crossing), make(chan error, 2)
-	w := &watcher{watermark: watermark, told: make(chan struct{})}
+	w := &watcher{watermark: watermark, reached: make(chan struct{})}
 	go func() { done <- p.Crossings(ctx, events) }()
 	go func() { done <- w.run(ctx, t, p, fs, events) }()
 	t.Cleanup(func() {
@@ -78,7 +78,7 @@ func (w *watcher) run(ctx context.Context, t *testing.T, p *Probes, fs *filesyst
 			watermark := w.watermark
 			watermark.Free, _ = fs.free(t)
 			if watermark.Free <= watermark.RaiseFree {
-				close(w.told)
+				close(w.reached)
 				return nil
 			}
 			if !c.Near {
@@ -90,7 +90,7 @@ func (w *watcher) run(ctx context.Context, t *testing.T, p *Probes, fs *filesyst
 			}
 			// What was taken before the watermark was set again.
 			if free, _ := fs.free(t); free <= watermark.RaiseFree {
-				close(w.told)
+				close(w.reached)
 				return nil
 			}
 		}
@@ -121,7 +121,7 @@ func TestFarWritersAreLeftAlone(t *testing.T) {
 	}
 	setWatermark(t, p, fs, Watermark{RaiseFree: 1000, RearmFree: 1000})
 	if !closely(t, p) {
-		t.Error("not watched closely, though nobody said what is free")
+		t.Error("not watched closely, though the watermark has no Free")
 	}
 	was = looks(t, p)
 	if _, err := f.Write(make([]byte, 1<<20)); err != nil {
@@ -163,7 +163,7 @@ func TestNeverLateFromAfar(t *testing.T) {
 					continue
 				}
 				select {
-				case <-w.told:
+				case <-w.reached:
 				case <-time.After(30 * time.Second): // nothing else happens meanwhile
 					t.Fatalf("%d free, watermark %d, and no event; counters %+v", free, w.watermark.RaiseFree, counters(t, p))
 				}

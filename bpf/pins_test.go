@@ -95,7 +95,7 @@ func wantSets(t *testing.T, dir string, n int) {
 	}
 }
 
-func TestTooSmallSuccessorSaysStampsAreLost(t *testing.T) {
+func TestTooSmallSuccessorReportsLostStamps(t *testing.T) {
 	o := Options{PinDir: pinDir(t), MaxLayers: 4}
 	p := load(t, o)
 	for ino := range uint64(4) {
@@ -205,7 +205,7 @@ func TestUnreadableEarlierStampsAreReported(t *testing.T) {
 	}
 	wantSets(t, o.PinDir, len(objectsByName(t)))
 	if p = reload(t, p, o); p.Lost() {
-		t.Error("Lost() stays true although the earlier stamps are gone for good")
+		t.Error("Lost() stays true although the earlier stamps are gone permanently")
 	}
 }
 
@@ -321,7 +321,7 @@ func TestClosedProbesAnswerWithErrors(t *testing.T) {
 	}
 }
 
-func TestLoadSaysWhatIsMissing(t *testing.T) {
+func TestLoadReportsWhatIsMissing(t *testing.T) {
 	needRoot(t)
 	dir := pinDir(t)
 	load(t, Options{PinDir: dir}).Close() // mounts the bpffs

@@ -109,7 +109,7 @@ func (fs *filesystem) awaitFree(t *testing.T, blocks uint64) {
 }
 
 // layerModel is what a layer's stamp has to be: no earlier than the use it
-// stands for, no later than the moment after it.
+// records, no later than the moment after it.
 type layerModel struct {
 	rootfs
 	tracked  bool

@@ -24,7 +24,7 @@ type Report struct {
 	// Events and Lost count what the sets of this version recorded.
 	Events []Count `json:"events"`
 	Lost   []Count `json:"lost"`
-	// RunTime says why programs have no runs and times; "" if they were counted.
+	// RunTime is the reason why programs have no runs and times; "" if they were counted.
 	RunTime string `json:"runTimeStatistics,omitempty"`
 }
 

@@ -132,7 +132,7 @@ func (r *reporter) try(all []*object) {
 	}
 }
 
-// tryHeat loads the best tier that the kernel allows. The report says why better ones
+// tryHeat loads the best tier that the kernel allows. The report has the reason why better ones
 // were refused.
 func tryHeat(types *btf.Cache) (o *object, report ObjectReport, s *set) {
 	var refused []string

@@ -108,7 +108,7 @@ type ProgramStatus struct {
 	Adopted     bool   // recording since before this process
 	Reason      string // why not attached, or in what way less exact; "" if all is well
 	Idle        string // why not attached although all is well; "" otherwise
-	Waits       bool   // for the module of its filesystem; Reason says so
+	Waits       bool   // for the module of its filesystem; Reason names it
 }
 
 // Working reports whether the program does its work: it is attached, or need not

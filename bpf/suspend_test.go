@@ -23,7 +23,7 @@ func asleep(t testing.TB) time.Duration {
 	return time.Duration(now(t)) - time.Duration(awake.Nano())
 }
 
-// suspend sends the machine to sleep, has its clock wake it after d, and says
+// suspend sends the machine to sleep, has its clock wake it after d, and returns
 // how long it slept: d without what falling asleep took, which is seconds on an
 // emulated machine that shares its CPU.
 func suspend(t testing.TB, d time.Duration) time.Duration {

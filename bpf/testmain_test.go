@@ -142,7 +142,7 @@ func helper(role string) int {
 
 const exitNotPermitted = 13
 
-// deprive takes from a helper process what its environment says: mounts, which
+// deprive takes from a helper process what its environment names: mounts, which
 // are its own, and capabilities. Those are gone once it has become a new program:
 // root gets what its bounding set leaves (capabilities(7)).
 func deprive() error {

@@ -86,8 +86,8 @@ func TestNoUseIsMissedByAnUpgrade(t *testing.T) {
 	}
 }
 
-// useEach runs a process in each container until it is told that the upgrade has
-// ended, and says when it began each.
+// useEach runs a process in each container until ended reports the end of the upgrade,
+// and returns when it began each.
 func useEach(t *testing.T, all []rootfs, ended <-chan struct{}) map[Key]uint64 {
 	began := map[Key]uint64{}
 	for _, r := range all {

@@ -57,7 +57,7 @@ func TestCrossing(t *testing.T) {
 			}
 			// A step can take more after the crossing, never less.
 			if raise := max(watermark.RaiseFree, watermark.RaiseInodes); got.Free > raise || got.Free < free {
-				t.Errorf("crossing with %d free; the watermark is %d and statfs said %d", got.Free, raise, free)
+				t.Errorf("crossing with %d free; the watermark is %d and statfs reported %d", got.Free, raise, free)
 			}
 
 			// Nothing more is sent below the watermark.
@@ -247,7 +247,7 @@ func TestBadWatermarksAreRefused(t *testing.T) {
 }
 
 // TestCautiousBound: where per-CPU shares cannot be read, events come early by
-// a bounded amount, and Status says so.
+// a bounded amount, and Status reports that.
 func TestCautiousBound(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
 	if err := p.usage.on["ext4"].maps[mapCPUOffsets].Put(uint32(0), cpuOffsets{}); err != nil {

@@ -134,7 +134,7 @@ func prepareUsage(spec *ebpf.CollectionSpec, _ *btf.Cache, _ uint32) error {
 }
 
 // learnCPUOffsets runs the program that fills cpu_offsets, where an object has one.
-// If that fails, watermarks use the cautious bound; cpu_offsets itself says so, and
+// If that fails, watermarks use the cautious bound; cpu_offsets itself shows that, and
 // Status repeats it.
 func learnCPUOffsets(coll *ebpf.Collection) {
 	if program := coll.Programs[progCPUOffsets]; program != nil {

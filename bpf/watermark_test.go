@@ -327,7 +327,7 @@ func (fs *filesystem) nudge(t testing.TB) {
 }
 
 // TestOneFilesystemFailsAlone: where a type of filesystem has no programs, the
-// others keep theirs, and it is said why.
+// others keep theirs, and the reason is reported.
 func TestOneFilesystemFailsAlone(t *testing.T) {
 	p, fs := load(t, Options{}), newExt4(t)
 	for _, kind := range fsTypes {

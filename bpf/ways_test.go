@@ -20,7 +20,7 @@ func (fs *filesystem) begin(t testing.TB, way loopfs.Way) (step func() error) {
 	return step
 }
 
-// sync makes what statfs says true.
+// sync makes what statfs reports true.
 func (fs *filesystem) sync(t testing.TB) {
 	t.Helper()
 	fd, err := unix.Open(fs.dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -76,8 +76,8 @@ func newKind(t testing.TB, kind string) *filesystem {
 // the latest sync, which will end up in the metadata instead.
 const inFlight = 200
 
-// crossByAnyWay steps until the event comes, and holds each step against what
-// statfs says, on btrfs after a sync: too many syncs would hide what is in
+// crossByAnyWay steps until the event comes, and checks each step against what
+// statfs reports, on btrfs after a sync: too many syncs would hide what is in
 // flight, so only some steps are checked.
 func crossByAnyWay(t *testing.T, p *Probes, fs *filesystem, raise uint64, way loopfs.Way, step func() error) {
 	t.Helper()

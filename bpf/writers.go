@@ -145,7 +145,7 @@ func (w *writers) close() error {
 	return errors.Join(errs...)
 }
 
-// limitBtrfs says what the counting of writers on btrfs leaves out. It is the reason of
+// limitBtrfs describes what the counting of writers on btrfs leaves out. It is the reason of
 // one program only.
 const limitBtrfs = "of btrfs, metadata is not counted: about 1 KiB for a directory or small file"
 

@@ -24,7 +24,7 @@ func writerIn(t testing.TB, p *Probes, id uint64) Writer {
 	return writers[i]
 }
 
-// used is what statfs says is taken, in bytes and inodes.
+// used is what statfs reports as taken, in bytes and inodes.
 func (fs *filesystem) used(t testing.TB) (bytes, inodes int64) {
 	t.Helper()
 	var st unix.Statfs_t
@@ -34,21 +34,21 @@ func (fs *filesystem) used(t testing.TB) (bytes, inodes int64) {
 	return int64(st.Blocks-st.Bfree) * st.Bsize, int64(st.Files - st.Ffree)
 }
 
-// netError says how a writer's net growth differs from the truth; "" if it is
+// netError describes how a writer's net growth differs from the truth; "" if it is
 // near enough.
 func netError(w Writer, bytes, inodes int64) string {
 	slack := max(max(bytes, -bytes)/20, 8<<10)
 	if net := int64(w.Grown - w.Shrunk); net < bytes-slack || net > bytes+slack {
-		return fmt.Sprintf("net growth is %d (+%d -%d), the filesystem says %d", net, w.Grown, w.Shrunk, bytes)
+		return fmt.Sprintf("net growth is %d (+%d -%d), the filesystem reports %d", net, w.Grown, w.Shrunk, bytes)
 	}
 	if net := int64(w.Made - w.Removed); net != inodes {
-		return fmt.Sprintf("net inodes are %d (+%d -%d), the filesystem says %d", net, w.Made, w.Removed, inodes)
+		return fmt.Sprintf("net inodes are %d (+%d -%d), the filesystem reports %d", net, w.Made, w.Removed, inodes)
 	}
 	return ""
 }
 
 // truth holds what one writer did since the filesystem was new against what
-// the filesystem says.
+// the filesystem reports.
 type truth struct {
 	fs            *filesystem
 	probes        *Probes

@@ -77,7 +77,7 @@ func (w *world) pause(seconds int64) (p page.Pause) {
 }
 
 // What was planned goes, in that order, and no more; thresholds have no part in it.
-func TestReclaimDoesWhatThePlanSays(t *testing.T) {
+func TestReclaimFollowsThePlan(t *testing.T) {
 	inWorld(t, func(w *world) {
 		all := w.five()
 		w.fill(60)
@@ -102,7 +102,7 @@ func TestReclaimDoesWhatThePlanSays(t *testing.T) {
 			}
 			last := steps[len(steps)-1]
 			if got := w.rt.Disk().AvailableBytes - before; got != p.Frees.Bytes || freed != got || last.FreedBytes != got {
-				t.Errorf("%+v: freed %d, said %d and %d, planned %d", q, got, freed, last.FreedBytes, p.Frees.Bytes)
+				t.Errorf("%+v: freed %d, reported %d and %d, planned %d", q, got, freed, last.FreedBytes, p.Frees.Bytes)
 			}
 			if steps[0].Event != "begun" || steps[0].Of != len(want) || last.Event != "ended" || last.Result != "done" || last.Removed != len(want) {
 				t.Errorf("steps %+v", steps)
@@ -308,7 +308,7 @@ func TestReclaimIsCapped(t *testing.T) {
 	})
 }
 
-// TestReclaimWhileTheAgentStops: the last event says why the run ended.
+// TestReclaimWhileTheAgentStops: the last event has the reason why the run ended.
 func TestReclaimWhileTheAgentStops(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.five()
@@ -416,7 +416,7 @@ func TestPlanWithAnotherConfiguration(t *testing.T) {
 }
 
 // While it is paused nothing goes, also after a restart; then it goes on by itself, or at once when
-// somebody says so.
+// somebody resumes it.
 func TestPause(t *testing.T) {
 	inWorld(t, func(w *world) {
 		all := w.five()
@@ -550,7 +550,7 @@ func TestPauseDuringABatch(t *testing.T) {
 	})
 }
 
-// Why tells of every rule; a name that is none, or several, is said to be.
+// Why explains every rule. A name that matches no image, or several, is reported as such.
 func TestWhy(t *testing.T) {
 	inWorld(t, func(w *world) {
 		all := w.five()
@@ -579,7 +579,7 @@ func TestWhy(t *testing.T) {
 	})
 }
 
-// Before the runtime has answered, what can be told is told, and the rest says why not.
+// Before the runtime has answered, pages show what is known, and for the rest the reason why it is not.
 func TestPagesWithoutARuntime(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.dial = func(ctx context.Context) (Runtime, error) { <-ctx.Done(); return nil, ctx.Err() }
@@ -671,7 +671,7 @@ func TestSlowClientHearsTheEnd(t *testing.T) {
 }
 
 // While the runtime lists the images, the status waits for the list. If that takes too long, the status
-// says that the images are not known, and not that there are none.
+// reports that the images are not known, and not that there are none.
 func TestStatusWhileListing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.add("a", 10)

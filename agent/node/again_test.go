@@ -31,7 +31,7 @@ func TestPulledAgainIsCounted(t *testing.T) {
 		back(0)
 		w.wantLogged(1, "pulled again", "image="+ids[0], "freed_bytes=20971520", "times=1")
 		if i := w.image(ids[0]); i.PulledAgain != 1 || i.LastUsed != nil {
-			t.Errorf("it is said of it: %+v", i)
+			t.Errorf("the image is reported as %+v", i)
 		}
 		w.down()
 		w.up()
@@ -42,7 +42,7 @@ func TestPulledAgainIsCounted(t *testing.T) {
 		w.pass(24 * time.Hour)
 		back(2)
 		if i := w.image(ids[2]); i.PulledAgain != 0 {
-			t.Errorf("of one that came after a day is said: %+v", i)
+			t.Errorf("an image that came back after a day is reported as %+v", i)
 		}
 		// The first one once more: what is known of it went with it.
 		for _, name := range []string{"i03", "i04", "i05", "i06", "i07", "i08", "i01", "i02"} {

@@ -23,7 +23,7 @@ import (
 type Options struct {
 	Config   config.Config
 	Dial     func(ctx context.Context) (Runtime, error)
-	Probes   Probes // nil: none could be loaded; NoProbes says why
+	Probes   Probes // nil: none could be loaded; NoProbes is the reason
 	NoProbes error
 	Cgroups  stats.Cgroups // nil: writers are counted, but not named
 	Pods     pods.Source   // nil: the pods of this node are not known

@@ -67,7 +67,7 @@ func TestReclaimStopsAtTheLowThreshold(t *testing.T) {
 	})
 }
 
-// The kernel is told the figure at which the kubelet's arithmetic says 80 %,
+// The kernel gets the figure at which the kubelet's arithmetic gives 80 %,
 // and how much more of what it counts as free is for root.
 func TestWatermarkInTheKernel(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -80,7 +80,7 @@ func TestWatermarkInTheKernel(t *testing.T) {
 	})
 }
 
-func TestObserveModeOnlySays(t *testing.T) {
+func TestObserveModeOnlyLogs(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.cfg.Mode = config.ModeObserve
 		w.five()
@@ -366,7 +366,7 @@ func TestLateRuntimeLeavesNothingDegraded(t *testing.T) {
 	})
 }
 
-func TestHoldSaysWhatHoldsTheSpaceAndDoesNotGrind(t *testing.T) {
+func TestHoldReportsWhatHoldsTheSpaceAndDoesNotGrind(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()
 		w.rt.Run(fake.CRINamespace, "c", "i3")
@@ -423,7 +423,7 @@ func (w *world) wantReasonGone(id string) {
 }
 
 // Less is freed than computed, and the disk does not move: the run goes on
-// only after it has settled, and says so. It waits for late space with each
+// only after it has settled, and logs that. It waits for late space with each
 // removal, on btrfs with the first one alone.
 func TestShortfall(t *testing.T) {
 	for kind, most := range map[string]time.Duration{"ext4": 2 * time.Second, "btrfs": 300 * time.Millisecond} {
@@ -495,7 +495,7 @@ func TestLateResolution(t *testing.T) {
 	})
 }
 
-// Without kernel programs, events tell of uses and a timer of the disk.
+// Without kernel programs, uses come from events, and a timer reads the disk.
 func TestWithoutKernelPrograms(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.kernel = nil
@@ -508,7 +508,7 @@ func TestWithoutKernelPrograms(t *testing.T) {
 		w.wantRemoved(ids[1], ids[2])
 		w.wantLogged(1, "level=WARN", "no kernel programs")
 		if w.metric("ebb_node_filesystem_polled", "images") != 1 {
-			t.Error("the source of the threshold is not told")
+			t.Error("the source of the threshold is not reported")
 		}
 	})
 }
@@ -620,7 +620,7 @@ func TestBrokenSnapshotter(t *testing.T) {
 		w.rt.SetFaults(fake.Faults{Broken: map[string]string{"stargz": "connection refused"}, Unwatched: map[string]string{"nydus": "it is on /other"}})
 		w.pass(time.Hour)
 		if s := w.status(); !s.Ready || !slices.Contains(s.Degraded, "snapshotter stargz cannot be read") || !slices.Contains(s.Degraded, "snapshotter nydus is on another disk") {
-			t.Errorf("the status says ready %v, degraded %q", s.Ready, s.Degraded)
+			t.Errorf("the status reports ready %v, degraded %q", s.Ready, s.Degraded)
 		}
 		for _, name := range []string{"ebb_node_snapshotters_broken", "ebb_node_snapshotters_unwatched"} {
 			if n := w.metric(name); n != 1 {
@@ -706,7 +706,7 @@ func TestStateIsWrittenOnceItCan(t *testing.T) {
 		w.cfg.State.Directory = blocked
 		ids := w.five()
 		if w.metric("ebb_node_state_writable") != 0 {
-			t.Error("said to be persisted")
+			t.Error("the state is reported as writable")
 		}
 		if err := os.Remove(blocked); err != nil {
 			t.Fatal(err)

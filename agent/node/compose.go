@@ -47,7 +47,7 @@ type base struct {
 	clock      *clock.Clock // based on sources; nil until the state is open
 	alarms     alarms
 	switches   *removal.Switch
-	stopped    bool // by the pause file, as far as the log tells
+	stopped    bool // by the pause file, as far as the log shows
 	rested     func()
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/sourcetest"
 )
 
-// What stands in for others here does what these do: bpf, runtime/fs and runtime/kube have the
-// real ones pass the same suites.
+// The fakes of this package behave as the real implementations: bpf, runtime/fs and runtime/kube
+// have the real ones pass the same suites.
 
 func TestFakeKernelConforms(t *testing.T) {
 	bpftest.Conformance(t, func() bpftest.Node { return &kernelNode{began: time.Now()} })
@@ -161,7 +161,7 @@ func (n *podNode) Away(*testing.T) (back func()) {
 	return func() { n.pods.set(nil, n.list...) }
 }
 
-func TestToldConforms(t *testing.T) {
+func TestPostedEventsConforms(t *testing.T) {
 	p := &postedEvents{}
 	sourcetest.Events(t, p, func(_ *testing.T, name string) (count int) {
 		for _, e := range p.list {

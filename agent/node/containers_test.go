@@ -22,8 +22,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
-// fakePods is a source of pods that says what a test wants, also that it says
-// nothing, and two different things one after the other; sourcetest says what else it promises.
+// fakePods is a source of pods that answers as a test wants, or not at all, or with two
+// different answers one after the other. sourcetest defines what else it promises.
 type fakePods struct {
 	mu      sync.Mutex
 	list    []kube.Pod
@@ -94,7 +94,7 @@ func (p *fakePods) Gone(_ context.Context, _, _, uid string) (bool, error) {
 	return !there && !p.notGone[uid], nil
 }
 
-// set replaces the pods and says so.
+// set replaces the pods and reports the change.
 func (p *fakePods) set(err error, list ...kube.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -282,7 +282,7 @@ func TestExitIsActedOnWhenMinAgeEnds(t *testing.T) {
 	})
 }
 
-// containerd tells of an exit before the CRI knows it.
+// containerd reports an exit before the CRI knows it.
 func TestExitThatTheCRISeesLate(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.cfg.Containers.MaxPerPodContainer = 0
@@ -327,7 +327,7 @@ func TestPodsThatAreGone(t *testing.T) {
 	})
 }
 
-// The kubelet tells nobody when a pod that was being deleted is gone.
+// The kubelet does not report when a pod that was being deleted is gone.
 func TestPodIsGoneWithoutNews(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.cfg.ReconcileInterval = config.Duration(24 * time.Hour)
@@ -349,8 +349,8 @@ func TestPodIsGoneWithoutNews(t *testing.T) {
 	})
 }
 
-// While the source cannot be reached nothing is taken for gone, and what it said
-// before does not count.
+// While the source cannot be reached nothing is taken for gone, and its earlier
+// answers do not count.
 func TestPodsAreNotKnown(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-a"}}}
@@ -365,7 +365,7 @@ func TestPodsAreNotKnown(t *testing.T) {
 		w.wantLogged(1, "level=WARN", "none is treated as gone", "connection refused")
 		var e workloads.Explanation
 		if w.get("/containers", &e); !strings.Contains(e.PodsError, "connection refused") {
-			t.Errorf("/containers says %+v", e)
+			t.Errorf("/containers reports %+v", e)
 		}
 		w.pods.set(nil)
 		w.pass(time.Second)

@@ -234,7 +234,7 @@ func TestEndedPodsGiveWayBesideEvents(t *testing.T) {
 	})
 }
 
-// What an ended pod left behind is tried again when the log says, whatever else happens meanwhile.
+// What an ended pod left behind is tried again when the log announces it, whatever else happens meanwhile.
 func TestEndedPodsAreTriedAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pods = &fakePods{list: []kube.Pod{{UID: "uid-job", Ended: true}, {UID: "uid-web"}}}
@@ -301,7 +301,7 @@ func TestHoldsWithoutEndedPodsCommitNothing(t *testing.T) {
 	})
 }
 
-// Others have freed the space since. No event says so, and no look at the images need have noticed.
+// Others have freed the space since. No event reports it, and no look at the images need have noticed.
 func TestEndedPodsStayWithoutNeed(t *testing.T) {
 	for name, fill := range map[string]func(*world, *plainDisk, uint64){
 		"a hold whose look fails": func(w *world, _ *plainDisk, percent uint64) {

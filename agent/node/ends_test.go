@@ -22,7 +22,7 @@ type forbidden struct{}
 
 func (forbidden) PostEvent(context.Context, kube.NodeEvent) error { return kube.ErrForbidden }
 
-// That Events may not be written says nothing about the runtime's events.
+// A missing right to write Events does not affect the runtime's events.
 func TestReadyWithoutEventsOfTheNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.events = forbidden{}
@@ -71,7 +71,7 @@ func TestFullBesideABrokenSnapshotter(t *testing.T) {
 	})
 }
 
-// A removal that fails is tried again when the log says, also if nothing else was removed.
+// A removal that fails is tried again when the log announces it, also if nothing else was removed.
 func TestFailedRemovalAlone(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pods = &fakePods{}

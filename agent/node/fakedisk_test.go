@@ -68,7 +68,7 @@ func (d *fakeDisk) at(path string) (fakeMount, error) {
 	}}, nil
 }
 
-// mount makes a path lead to a filesystem, and says so as the kernel does. A
+// mount makes a path lead to a filesystem, and reports that as the kernel does. A
 // nil reading makes it lead nowhere.
 func (d *fakeDisk) mount(path string, dev uint64, kind string, read func() image.Disk) {
 	d.mu.Lock()

@@ -98,7 +98,7 @@ func TestTwoFilesystems(t *testing.T) {
 			t.Errorf("%g crossings of the kubelet's threshold", got)
 		}
 		if got := w.metric("ebb_node_filesystem_used_ratio", "kubelet", "bytes"); got != 0.86 {
-			t.Errorf("the metric says %g %%", got)
+			t.Errorf("the metric is %g %%", got)
 		}
 		w.down() // lastLook belongs to the loop
 		if w.agent.looks.last != looked {
@@ -217,7 +217,7 @@ func TestFilesystemThatTheKernelCannotWatch(t *testing.T) {
 		w.wantWatermarks(fakeDev)
 		w.wantLogged(1, "level=INFO", "the kernel cannot watch this filesystem", "filesystem=logs")
 		if w.metric("ebb_node_filesystem_polled", "logs") != 1 || w.metric("ebb_node_filesystem_polled", "images") != 0 {
-			t.Error("the sources of the thresholds are not told")
+			t.Error("the sources of the thresholds are not reported")
 		}
 		woken := w.metric("ebb_node_timer_wakeups_total")
 		logs.available.Store(10 * mib)

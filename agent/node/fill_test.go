@@ -92,7 +92,7 @@ func TestTimeToFull(t *testing.T) {
 		w.wantToFull(math.Inf(1))
 		inodes := w.series(toFull, "filesystem", "resource", "inodes")
 		if got, known := inodes[watermark.Images]; !known || !math.IsInf(got, 1) {
-			t.Errorf("no inode is taken, and they are said to be used up in %v s (known: %v)", got, known)
+			t.Errorf("no inode is taken, and they are reported as used up in %v s (known: %v)", got, known)
 		}
 	})
 }

@@ -188,7 +188,7 @@ func (w *world) fill(percent uint64) {
 	synctest.Wait()
 }
 
-// others bring the disk to so many percent with things that are not images. No event says so, and nobody
+// others bring the disk to so many percent with things that are not images. No event reports it, and nobody
 // waits for what the agent makes of it.
 func (w *world) others(percent uint64) {
 	w.rt.SetDisk(size, 0, 100000)
@@ -261,7 +261,7 @@ func (w *world) wantReason(id string, want image.Reason) {
 	}
 }
 
-// fakeKernel does what bpf.Probes promises, without a kernel; bpftest says what that is.
+// fakeKernel does what bpf.Probes promises, without a kernel; bpftest defines what that is.
 type fakeKernel struct {
 	mu         sync.Mutex
 	now        func() time.Duration
@@ -483,7 +483,7 @@ func (k *fakeKernel) Crossings(ctx context.Context, out chan<- bpf.Crossing) err
 	}
 }
 
-// GivenBack has what a test said was.
+// GivenBack returns what a test has set.
 func (k *fakeKernel) GivenBack(dev uint64) (blocks uint64, ok bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -524,7 +524,7 @@ func (k *fakeKernel) Status() []bpf.ProgramStatus { return k.status }
 func (k *fakeKernel) Lost() bool                  { return k.lost }
 func (k *fakeKernel) Close() error                { return nil }
 
-// keyOf is where the fake runtime says the image's layer is.
+// keyOf is where the image's layer is, by the fake runtime.
 func (w *world) keyOf(id string) bpf.Key {
 	w.t.Helper()
 	inv, err := w.rt.Inventory(context.Background())

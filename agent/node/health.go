@@ -94,7 +94,7 @@ func (h *health) healthz(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// readyz serves /readyz. If the agent is not ready, the answer says what is missing. Otherwise it names
+// readyz serves /readyz. If the agent is not ready, the answer lists what is missing. Otherwise it names
 // the conditions that degrade the agent, and mode observe.
 func (h *health) readyz(w http.ResponseWriter, _ *http.Request) {
 	problems := h.notReady.Load()

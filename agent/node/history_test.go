@@ -168,7 +168,7 @@ func TestHistoryOfDeadContainers(t *testing.T) {
 	})
 }
 
-// crashing calls a function whenever an image has just gone, before anybody was told.
+// crashing calls a function whenever an image has just gone, before anything was reported.
 type crashing struct {
 	*fake.Runtime
 	gone func(id string)
@@ -316,7 +316,7 @@ func checkCrash(t *testing.T, dir string, gone []string) {
 		}
 	}
 	if !slices.Equal(removed, gone) {
-		t.Errorf("gone are %q, the history says %q", gone, removed)
+		t.Errorf("gone are %q, the history has %q", gone, removed)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/fake"
 )
 
-// Growth that nothing can be done about is looked at less and less often, and said
+// Growth that nothing can be done about is looked at less and less often, and logged
 // once; what changes brings the next look soon.
 func TestGrowthOnHold(t *testing.T) {
 	inWorld(t, func(w *world) {

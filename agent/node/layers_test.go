@@ -13,8 +13,8 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// lose is a use of a layer that nobody has told the kernel of, and that it had
-// no room to note.
+// lose is a use of a layer that the kernel does not track, and that it had no room
+// to note.
 func (k *fakeKernel) lose() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -34,7 +34,7 @@ func (w *world) wantUsed(id string, want time.Time) {
 }
 
 // A use that the kernel had no room to note may have been of any image that it
-// was not told of: those, and only those, and only at that moment.
+// does not track: those, and only those, and only at that moment.
 func TestUseThatFoundNoRoom(t *testing.T) {
 	inWorld(t, func(w *world) {
 		tracked := w.add("tracked", 40)
@@ -67,7 +67,7 @@ func TestUseThatFoundNoRoom(t *testing.T) {
 }
 
 // An image whose layer finds no slot was used until now, as far as anybody
-// knows, when the agent starts; from then on events tell.
+// knows, when the agent starts; from then on events show its uses.
 func TestNoSlotForALayer(t *testing.T) {
 	inWorld(t, func(w *world) {
 		id := w.add("a", 40)
@@ -209,7 +209,7 @@ func TestLayersOfABrokenSnapshotter(t *testing.T) {
 		w.pass(time.Hour)
 		w.down()
 		w.up()
-		w.add("new", 40) // once its layer is found, the kernel is told of all layers that are gone
+		w.add("new", 40) // once its layer is found, all layers that are gone are removed from the kernel
 		w.pass(time.Hour)
 		if !slices.Contains(w.kernel.Tracked(), key) {
 			t.Fatal("the kernel records uses of the layer no more")

@@ -19,7 +19,7 @@ type mounter struct {
 }
 
 // Whatever is mounted where, in any order: each superblock that a directory is
-// on has one watermark, where a dumb count says; and nothing else has one.
+// on has one watermark, where a naive count puts it; and nothing else has one.
 func TestAnyMounts(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

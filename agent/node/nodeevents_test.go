@@ -14,7 +14,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube"
 )
 
-// told keeps the Events that an agent writes.
+// postedEvents keeps the Events that an agent writes.
 type postedEvents struct {
 	mu   sync.Mutex
 	list []kube.NodeEvent
@@ -30,7 +30,7 @@ func (p *postedEvents) PostEvent(ctx context.Context, e kube.NodeEvent) error {
 	return nil
 }
 
-// want checks the reasons of the Events since the last call, and that the last one says all of the words.
+// want checks the reasons of the Events since the last call, and that the last one has all of the words.
 func (p *postedEvents) want(t *testing.T, reasons string, words ...string) {
 	t.Helper()
 	p.mu.Lock()
@@ -46,13 +46,13 @@ func (p *postedEvents) want(t *testing.T, reasons string, words ...string) {
 	}
 	for _, word := range words {
 		if !strings.Contains(message, word) {
-			t.Errorf("%q does not say %q", message, word)
+			t.Errorf("%q does not contain %q", message, word)
 		}
 	}
 }
 
-// A hold is told of once, whether the agent removes or observes, and not again by the next agent.
-func TestHoldIsTold(t *testing.T) {
+// A hold is reported once, whether the agent removes or observes, and not again by the next agent.
+func TestHoldIsReported(t *testing.T) {
 	for _, mode := range []config.Mode{config.ModeEnforce, config.ModeObserve} {
 		inWorld(t, func(w *world) {
 			w.cfg.Mode = mode
@@ -73,8 +73,8 @@ func TestHoldIsTold(t *testing.T) {
 	}
 }
 
-// A run that the hourly cap ends is told of, and one that reaches its goal is not.
-func TestShortRunIsTold(t *testing.T) {
+// A run that the hourly cap ends is reported, and one that reaches its goal is not.
+func TestShortRunIsReported(t *testing.T) {
 	inWorld(t, func(w *world) {
 		posted := &postedEvents{}
 		w.events = posted
@@ -91,8 +91,8 @@ func TestShortRunIsTold(t *testing.T) {
 	})
 }
 
-// Who pauses and who resumes is told, whatever they call themselves.
-func TestPauseIsTold(t *testing.T) {
+// Events name who pauses and who resumes, whatever they call themselves.
+func TestPauseIsReported(t *testing.T) {
 	inWorld(t, func(w *world) {
 		posted := &postedEvents{}
 		w.events = posted
@@ -111,8 +111,8 @@ func TestPauseIsTold(t *testing.T) {
 	})
 }
 
-// Of an image that goes in a circle people are told from the third time on.
-func TestCircleIsTold(t *testing.T) {
+// An image that is removed and pulled in a circle is reported from the third time on.
+func TestCircleIsReported(t *testing.T) {
 	inWorld(t, func(w *world) {
 		posted := &postedEvents{}
 		w.events = posted

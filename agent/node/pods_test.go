@@ -58,7 +58,7 @@ func TestRunGoesOnWithoutPods(t *testing.T) {
 	})
 }
 
-// The source needs not tell that it answers again.
+// The source need not report that it answers again.
 func TestSilentSourceIsAskedAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pods = &fakePods{err: errSilent}

@@ -11,7 +11,7 @@ import (
 
 var project = fs.Project{ID: 42, Limited: true}
 
-// limit has a path speak of a project, or of the filesystem; nobody is told. "/" is
+// limit makes a path report a project, or the filesystem; no event reports it. "/" is
 // the runtime's disk.
 func (w *world) limit(path string, p fs.Project) {
 	w.disk.mu.Lock()
@@ -27,8 +27,8 @@ func (w *world) limit(path string, p fs.Project) {
 
 const limitHolds = "a project quota applies here"
 
-// The kernel's counters tell nothing of the limit of a project: it is polled, and that
-// is said once.
+// The kernel's counters do not show the limit of a project: it is polled, and that
+// is logged once.
 func TestProjectIsPolled(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.limit("/", project)
@@ -41,7 +41,7 @@ func TestProjectIsPolled(t *testing.T) {
 		w.pass(time.Hour)
 		w.wantLogged(1, "level=WARN", limitHolds, "filesystem=images,content,containers", "project=42")
 		if w.metric("ebb_node_filesystem_polled", "images") != 1 {
-			t.Error("the source of the threshold is not told")
+			t.Error("the source of the threshold is not reported")
 		}
 		if list := w.status().Filesystems; len(list) != 1 || list[0].Project == nil || *list[0].Project != 42 || list[0].Kernel {
 			t.Errorf("filesystems: %+v", list)
@@ -49,7 +49,7 @@ func TestProjectIsPolled(t *testing.T) {
 	})
 }
 
-// Nobody tells of a limit that is set or taken away: the next look sees it.
+// No event reports a limit that is set or removed: the next look sees it.
 func TestLimitComesAndGoes(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ids := w.five()

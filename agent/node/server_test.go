@@ -27,9 +27,9 @@ import (
 	"github.com/ebb-agent/ebb/tools/await"
 )
 
-// TestReadySaysThatItObserves: who looks whether it works is told that it removes
-// nothing, and what it would take.
-func TestReadySaysThatItObserves(t *testing.T) {
+// TestReadyReportsThatItObserves: /readyz reports that the agent removes nothing, and
+// how to change that.
+func TestReadyReportsThatItObserves(t *testing.T) {
 	for mode, want := range map[config.Mode]string{
 		config.Default().Mode: "ok (observe: nothing is removed until mode is enforce)\n",
 		config.ModeEnforce:    "ok\n",
@@ -71,7 +71,7 @@ func TestReadySoonAfterEventsAreBack(t *testing.T) {
 	})
 }
 
-// What cannot be read is missing in a scrape, which says so, and takes nothing else away.
+// What cannot be read is missing in a scrape, which reports that, and takes nothing else away.
 func TestScrapeWithoutWhatCannotBeRead(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.five()
@@ -107,7 +107,7 @@ func TestScrapeWithoutWhatCannotBeRead(t *testing.T) {
 			}
 		}
 		check(1)
-		w.disk.mu.Lock() // nobody is told
+		w.disk.mu.Lock() // without an event
 		was := w.disk.mounts["/var/lib/kubelet"]
 		delete(w.disk.mounts, "/var/lib/kubelet")
 		w.disk.mu.Unlock()

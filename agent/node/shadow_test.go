@@ -120,7 +120,7 @@ func TestShadowIsWhatEnforcingDoes(t *testing.T) {
 					counted[n] = [3]float64{float64(o.Ebb.Images), float64(o.Ebb.Freed.Bytes), float64(o.Ebb.PulledAgain)}
 					for m, name := range []string{"removed_total", "freed_bytes_total", "repulled_total"} {
 						if got := w.metric("ebb_node_observed_images_"+name, "ebb"); got != counted[n][m] {
-							t.Errorf("%s is %v, the status says %v", name, got, counted[n][m])
+							t.Errorf("%s is %v, the status has %v", name, got, counted[n][m])
 						}
 					}
 					if o.Others != (page.ObservedBy{AboveSeconds: o.Others.AboveSeconds}) {

@@ -56,7 +56,7 @@ func TestDeadContainersUseNothing(t *testing.T) {
 }
 
 // One that is gone without a word may have lived until that was noticed, unless the kernel
-// has stamped its image since it was last seen: an older stamp says nothing.
+// has stamped its image since it was last seen: an older stamp proves nothing.
 func TestGoneWithoutAWord(t *testing.T) {
 	for _, stamped := range []bool{false, true} {
 		inWorld(t, func(w *world) {
@@ -114,7 +114,7 @@ func TestEndOnRecordUnheard(t *testing.T) {
 	})
 }
 
-// An event is heard of when the loop has time for it. The use that it tells of was when it
+// An event is heard of when the loop has time for it. The use that it reports was when it
 // happened.
 func TestUseWhileBusy(t *testing.T) {
 	for name, kernel := range map[string]*fakeKernel{"kernel": newFakeKernel(), "no programs": nil} {
@@ -352,7 +352,7 @@ func TestHeardBeforeTheFirstLook(t *testing.T) {
 	})
 }
 
-// An end that was heard of is not taken back by a reading that does not tell of it: the
+// An end that was heard of is not taken back by a reading that does not show it: the
 // removal that follows is no use.
 func TestHeardEndStays(t *testing.T) {
 	// A second after the start the agent has yet to look for what came before the events.

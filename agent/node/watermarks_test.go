@@ -12,7 +12,7 @@ func TestGrowthThatStatfsDoesNotShow(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.disk.kind = "btrfs"
 		ids := w.five()
-		w.disk.written = int64(60 * mib) // 6 %: statfs says 75
+		w.disk.written = int64(60 * mib) // 6 %: statfs reports 75
 		w.fill(81)
 		w.pass(time.Second) // it looks how fast the disk fills
 		w.wantRemoved(ids[0], ids[1])
@@ -25,7 +25,7 @@ func TestDeletionsThatStatfsDoesNotShow(t *testing.T) {
 		w.disk.kind = "btrfs"
 		w.five()
 		w.fill(79)
-		w.disk.written = -int64(60 * mib) // statfs says 85
+		w.disk.written = -int64(60 * mib) // statfs reports 85
 		w.kernel.crossings <- bpf.Crossing{Dev: fakeDev}
 		w.pass(time.Hour)
 		w.wantRemoved()

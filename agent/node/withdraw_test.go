@@ -52,7 +52,7 @@ func staysAfterAll(t *testing.T, why string, faults func(i0 string, happens func
 		w.pods = &fakePods{}
 		i0 := w.add(i0Name, 40)
 		// Of the same layers, in the other namespace, so that something can come
-		// to stand on them while the names are away.
+		// to use them while the names are away.
 		w.rt.Import("elsewhere", fake.Image{Name: "shares-i0", Config: "other", Layers: []fake.Layer{
 			{Name: i0Name, Bytes: 20 * mib, Inodes: 10, BlobBytes: 20 * mib}}})
 		w.add("i1", 100)
@@ -80,20 +80,20 @@ func staysAfterAll(t *testing.T, why string, faults func(i0 string, happens func
 	})
 }
 
-// For the first image that goes the latest list has to do, unless the runtime has told of
-// something since: then it is read anew.
+// For the first image that goes the latest list has to do, unless the runtime has reported a
+// change since: then it is read anew.
 func TestFirstImageIsNotReadAnew(t *testing.T) {
-	for name, told := range map[string]bool{"told of nothing": false, "told of something": true} {
+	for name, changed := range map[string]bool{"no change reported": false, "change reported": true} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				ids := w.five()
 				w.pass(time.Minute)
 				w.rt.SetFaults(fake.Faults{Check: errors.New("timeout")})
-				if told {
+				if changed {
 					w.add("i0", 40) // again, so that it is the youngest
 				}
 				w.fill(81)
-				if told {
+				if changed {
 					w.wantRemoved()
 				} else {
 					w.wantRemoved(ids[0])
@@ -112,7 +112,7 @@ func TestImageHasChanged(t *testing.T) {
 		w.wantRemoved()
 		w.wantLogged(0, "could not be removed")
 		if w.logs.count("image kept by the last check", "it has changed since the plan was made") == 0 {
-			t.Error("it is not said why")
+			t.Error("the reason is not logged")
 		}
 		w.rt.SetFaults(fake.Faults{})
 		w.pass(time.Hour)

@@ -129,7 +129,7 @@ func TestHungListOfContainersHoldsUpNoImage(t *testing.T) {
 	})
 }
 
-// An exit that is told of while the CRI lists its containers is not forgotten, although the
+// An exit that is reported while the CRI lists its containers is not forgotten, although the
 // list was made before the container.
 func TestExitDuringTheList(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -231,8 +231,8 @@ func TestUseNotedDuringARun(t *testing.T) {
 			w.kernel.ran(key)
 			w.explain()
 		}},
-		"an event":                   {true, func(w *world, _ bpf.Key) { w.told(used("i0")) }},
-		"an event, without programs": {false, func(w *world, _ bpf.Key) { w.told(used("i0")) }},
+		"an event":                   {true, func(w *world, _ bpf.Key) { w.deliver(used("i0")) }},
+		"an event, without programs": {false, func(w *world, _ bpf.Key) { w.deliver(used("i0")) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -265,8 +265,8 @@ func used(image string) inventory.Event {
 	return inventory.Event{Kind: inventory.EventContainer, Namespace: fake.CRINamespace, Container: "short", Image: image, Used: true, At: time.Now()}
 }
 
-// told has the agent hear an event.
-func (w *world) told(e inventory.Event) {
+// deliver hands the agent an event.
+func (w *world) deliver(e inventory.Event) {
 	w.agent.in.events <- e
 	w.agent.in.news <- struct{}{}
 }
@@ -277,9 +277,9 @@ func TestEventsAreHeardInOrder(t *testing.T) {
 		w.five()
 		w.pass(time.Minute)
 		w.agent.monitor.Do(func() {
-			w.told(inventory.Event{Kind: inventory.EventDown, Err: errors.New("broke")})
+			w.deliver(inventory.Event{Kind: inventory.EventDown, Err: errors.New("broke")})
 			synctest.Wait() // the loop waits for the monitor
-			w.told(inventory.Event{Kind: inventory.EventResync, At: time.Now()})
+			w.deliver(inventory.Event{Kind: inventory.EventResync, At: time.Now()})
 			w.agent.takeEvents()
 		})
 		w.pass(time.Second)

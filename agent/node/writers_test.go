@@ -62,7 +62,7 @@ func TestWritersSwitchedOff(t *testing.T) {
 	})
 }
 
-// Nothing is ever said to be whole where nothing is counted.
+// Nothing is ever reported as complete where nothing is counted.
 func TestWritersOfAFilesystemThatDoesNotCount(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.disk.kind = "zfs"
@@ -79,7 +79,7 @@ func TestWritersThatCannotBeRead(t *testing.T) {
 		w.up()
 		w.wantLogged(1, "cannot read who fills the disk", "no memory")
 		if n := w.metric("ebb_node_probe_counters_readable", "writers"); n != 0 {
-			t.Error("the scrape says that they can be read")
+			t.Error("the scrape reports that they can be read")
 		}
 		w.kernel.FailWriters(fmt.Errorf("writers: %w", bpf.ErrNotAttached))
 		if _, err := w.agent.registry.Gather(); err != nil {

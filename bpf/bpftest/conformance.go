@@ -273,7 +273,7 @@ func testFigures(t *testing.T, w *watched) {
 		t.Errorf("%d blocks of 1000 are given back", n)
 	}
 	if free := w.Free(t).Blocks; w.fsType == "btrfs" && counted != free {
-		t.Errorf("%d blocks are counted, statfs says %d", counted, free)
+		t.Errorf("%d blocks are counted, statfs reports %d", counted, free)
 	}
 	w.set(t, bpf.Watermark{RaiseFree: 2, RearmFree: 2})
 	if _, again := check("with another watermark", true); again < after {

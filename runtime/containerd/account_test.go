@@ -127,7 +127,7 @@ func TestAccountOfRecords(t *testing.T) {
 	}
 }
 
-// What nobody has is told with its age: by what is past its time, and by nothing at all.
+// What nobody holds is reported with its age: held by something expired, or by nothing at all.
 func TestAccountOfNobody(t *testing.T) {
 	const block = blockSize
 	r := oneImage()

@@ -28,7 +28,7 @@ type reading struct {
 	now       time.Time
 }
 
-// sandboxImage says how the sandbox (pause) image is identified.
+// sandboxImage is how the sandbox (pause) image is identified.
 type sandboxImage struct {
 	name string // "" if the CRI does not report it
 	// seen is the image of the newest sandbox ever listed; "" if there was none.

@@ -95,7 +95,7 @@ type Node interface {
 	// Interrupt kills the runtime and starts it again, or does what comes
 	// nearest: the event stream breaks and comes back.
 	Interrupt(t *testing.T)
-	// LowerDir returns what the kernel says is the topmost lower directory of a
+	// LowerDir returns what the kernel reports as the topmost lower directory of a
 	// running container's root; "" where no kernel is involved.
 	LowerDir(t *testing.T, namespace, id string) string
 }

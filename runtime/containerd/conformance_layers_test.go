@@ -29,7 +29,7 @@ func (s *suite) resolveLayer(t *testing.T) {
 }
 
 // resolveBothWays resolves a layer by a view, and again by a container that
-// stands on it; the kernel's word on that container decides.
+// is based on it; the kernel's word on that container decides.
 func (s *suite) resolveBothWays(t *testing.T, img Image) {
 	id := s.Node.Import(t, criNamespace, img)
 	defer s.discard(t, id)
@@ -74,7 +74,7 @@ func (s *suite) checkBelow(t *testing.T, layer inventory.Layer, root inventory.L
 	for _, below := range root.Below {
 		layer.ChainID = snapshots[layer].Parent
 		if snap, ok := snapshots[layer]; !ok || snap.Bytes == 0 || snap.Inodes == 0 {
-			t.Errorf("%s stands on %s, of which the inventory says %+v", root.Path, layer.ChainID, snap)
+			t.Errorf("%s is based on %s, for which the inventory has %+v", root.Path, layer.ChainID, snap)
 		}
 		if seen[below.Ino] || below.Dev != root.Dev || below.Path == root.Path {
 			t.Errorf("below %+v is %+v", root, below)

@@ -194,7 +194,7 @@ func (s *suite) discard(t *testing.T, id string) {
 	}
 }
 
-// near tells whether got is at least want and not much above it (directories,
+// near reports whether got is at least want and not much above it (directories,
 // manifests).
 func near(got, want uint64) bool { return got >= want && got <= want+want/20+256<<10 }
 

@@ -51,7 +51,7 @@ func (s *suite) wantUser(t *testing.T, when, id, user string) {
 	// Check may name the container's snapshot instead.
 	_, name, _ := strings.Cut(user, " ")
 	if !slices.ContainsFunc(fresh.UsedBy, func(u string) bool { return strings.HasSuffix(u, " "+name) }) {
-		t.Errorf("%s: check says used by %q, want %q", when, fresh.UsedBy, user)
+		t.Errorf("%s: check reports used by %q, want %q", when, fresh.UsedBy, user)
 	}
 }
 

@@ -116,12 +116,12 @@ func (s *suite) interrupt(t *testing.T) {
 	s.remove(t, id)
 }
 
-// podEvents: the end of a pod's container is told, and of its sandbox.
+// podEvents: the end of a pod's container is reported, and of its sandbox.
 func (s *suite) podEvents(t *testing.T) {
 	id := s.Node.Import(t, criNamespace, Image{Name: name("event-pod"), Runnable: true})
 	defer s.discard(t, id)
 	w := s.watch(t)
-	sandbox, container := s.Node.RunPod(t, Pod{PodID: podID("told"), Image: name("event-pod")})
+	sandbox, container := s.Node.RunPod(t, Pod{PodID: podID("events"), Image: name("event-pod")})
 	defer s.removePod(t, sandbox, container)
 	s.Node.EndContainer(t, container)
 	w.await(t, "container ended", func(e inventory.Event) bool {

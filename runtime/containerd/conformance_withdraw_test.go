@@ -105,7 +105,7 @@ func (s *suite) withdrawAndRestore(t *testing.T) {
 	before := s.find(t, id)
 	w := s.withdraw(t, id)
 	s.eventuallyThere(t, id, false)
-	// Something comes to stand on its layer: by its other name in another namespace.
+	// Something comes to use its layer: by its other name in another namespace.
 	s.Node.Import(t, otherSpace, Image{Name: name("w"), Layers: []Layer{{"withdraw", mib}}, Runnable: true})
 	s.Node.Snapshot(t, otherSpace, "late", name("w"), false)
 	if users, want := s.users(t, w), []string{"snapshot " + otherSpace + "/late"}; !slices.Equal(users, want) {

@@ -54,7 +54,7 @@ func (versionServer) Version(context.Context, *emptypb.Empty) (*versionapi.Versi
 	return &versionapi.VersionResponse{Version: "2.4.2"}, nil
 }
 
-func TestConnectTellsWhatIsWrong(t *testing.T) {
+func TestConnectReportsWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

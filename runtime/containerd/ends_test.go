@@ -18,7 +18,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
-// TestEnds: when a container has ended is told for as long as it lies dead, to a new
+// TestEnds: the time a container ended is reported for as long as it lies dead, to a new
 // connection, too; by the CRI of its own, by the task of others. One whose task was
 // deleted, and a sandbox, may go on.
 func TestEnds(t *testing.T) {
@@ -136,19 +136,19 @@ func TestEndBeforeARemoval(t *testing.T) {
 			return e.Container == c && e.Kind == inventory.EventContainer
 		})
 		if !at.Equal(ended) {
-			t.Errorf("it ended at %v, and the event says %v", ended, at)
+			t.Errorf("it ended at %v, and the event has %v", ended, at)
 		}
 	})
 }
 
 // TestEndOutlivesItsTask: whoever watches knows the end of a container whose task was deleted
-// since, until a task begins anew in it. Containerd 2 sometimes tells neither the exit nor the
+// since, until a task begins anew in it. Containerd 2 sometimes reports neither the exit nor the
 // deletion of a task that is killed by it: its shim ends before it has sent them.
 func TestEndOutlivesItsTask(t *testing.T) {
 	eachFlavor(t, func(t *testing.T, h *realNode) {
 		r := connect(t, h.Node)
 		hear := watch(t, r)
-		hear("the stream stands", func(e inventory.Event) bool { return e.Kind == inventory.EventResync })
+		hear("the stream is connected", func(e inventory.Event) bool { return e.Kind == inventory.EventResync })
 		id := h.Import(t, node.CRINamespace, Image{Name: "ends.test/task:1", Runnable: true})
 		h.Run(t, node.CRINamespace, "plain", "ends.test/task:1")
 		hear("it began", func(e inventory.Event) bool {
@@ -233,7 +233,6 @@ func (h *realNode) shimOf(t *testing.T, id string) int {
 	return shim
 }
 
-// wantEnded waits until a container's end is told: the CRI notes it some time after the fact.
 // watch has the events sent, and returns what waits for one.
 func watch(t *testing.T, r *containerd.Runtime) (hear func(what string, is func(inventory.Event) bool)) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -255,6 +254,7 @@ func watch(t *testing.T, r *containerd.Runtime) (hear func(what string, is func(
 	}
 }
 
+// wantEnded waits until a container's end is reported: the CRI notes it some time after the fact.
 func wantEnded(t *testing.T, r *containerd.Runtime, id string) time.Time {
 	t.Helper()
 	return awaitEnd(t, id, func() time.Time { return containerOf(t, r, id).Ended })

@@ -258,7 +258,7 @@ func TestOwnViewIsNoUse(t *testing.T) {
 	}
 }
 
-// Whatever containerd says, the graph is sound, each image comes once, and
+// Whatever containerd returns, the graph is sound, each image comes once, and
 // nothing panics.
 func TestAnyReading(t *testing.T) {
 	word := rapid.SampledFrom([]string{"", "a", "b", "m", "s", "overlayfs", "overlayfs/a", "/", "a\nb", viewPrefix + "x"})

@@ -12,7 +12,7 @@ import (
 
 // layerDirs finds the directories of the read-only layers in a snapshot's mounts, topmost first.
 // They are the lowerdirs, or, for a view of an image with one layer, the source of a read-only bind
-// mount. bind says whether a bind mount counts: a snapshotter that copies returns a bind mount of
+// mount. bind is whether a bind mount counts: a snapshotter that copies returns a bind mount of
 // the copy.
 func layerDirs(mounts []mount.Mount, bind bool) ([]string, error) {
 	if len(mounts) != 1 {

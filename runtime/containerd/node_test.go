@@ -297,7 +297,7 @@ func TestCutOffViews(t *testing.T) {
 	})
 }
 
-// Where snapshots tell where they are, no view is made, and the answer is the kernel's.
+// Where snapshots report where they are, no view is made, and the answer is the kernel's.
 func TestUpperdirLabel(t *testing.T) {
 	for _, flavor := range flavors {
 		t.Run(string(flavor), func(t *testing.T) {
@@ -472,7 +472,7 @@ func TestNameMovesWhileItIsTaken(t *testing.T) {
 	})
 }
 
-// A withdrawal that fails has restored the names, or says that Mend must.
+// A withdrawal that fails has restored the names, or reports that Mend must.
 func TestWithdrawalFails(t *testing.T) {
 	h, r, relay, id := behindRelay(t)
 	for _, c := range []struct {

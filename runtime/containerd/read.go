@@ -175,7 +175,7 @@ func (r *Runtime) readContainersOf(ctx context.Context, s *space, filters ...str
 type brokenSnapshotters map[string]string
 
 // note records a failed call to a snapshotter, and returns nil. If ctx is done it returns err
-// instead: that says nothing about the snapshotter.
+// instead: that shows nothing about the snapshotter.
 func (b brokenSnapshotters) note(ctx context.Context, name string, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err

@@ -138,7 +138,7 @@ func (r *Runtime) watchCRI(ctx context.Context, out chan<- inventory.Event) {
 	}
 }
 
-// awake makes gRPC try the socket now, whatever its own backoff says.
+// awake makes gRPC try the socket now, regardless of its own backoff.
 func (r *Runtime) awake(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

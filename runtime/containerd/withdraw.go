@@ -126,8 +126,8 @@ func (r *Runtime) prepare(ctx context.Context, known inventory.Image) (*withdraw
 }
 
 // recordsNow reads the records of an image by its names: for a list, containerd scans thousands of
-// others. The error is inventory.ErrNotFound or inventory.ErrChanged if the image is not as known
-// says.
+// others. The error is inventory.ErrNotFound or inventory.ErrChanged if the image differs from
+// known.
 func (r *Runtime) recordsNow(ctx context.Context, known inventory.Image) (list []images.Image, err error) {
 	var newest time.Time
 	for _, name := range known.References {

@@ -246,7 +246,7 @@ func FuzzSandboxImage(f *testing.F) {
 	})
 }
 
-// What has ended or gone is told; what began is containerd's to tell.
+// What has ended or gone is reported. What began is reported by containerd.
 func TestEvents(t *testing.T) {
 	s := &server{err: status.Error(codes.Unavailable, "broke")}
 	for id, kind := range []runtimeapi.ContainerEventType{

@@ -145,7 +145,7 @@ func TestOther(t *testing.T) {
 }
 
 // TestSwapped: a driver of another name that takes the socket over while the connection
-// stands is never asked to delete.
+// is open is never asked to delete.
 func TestSwapped(t *testing.T) {
 	c := fake.Config{Name: name, Socket: filepath.Join(dir(t), "s")}
 	f, d := start(t, c)
@@ -202,8 +202,8 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// mute listens, says something perhaps, and then nothing.
-func mute(t *testing.T, says []byte) string {
+// mute listens, sends greeting, and then nothing.
+func mute(t *testing.T, greeting []byte) string {
 	t.Helper()
 	socket := filepath.Join(dir(t), "mute")
 	listener, err := net.Listen("unix", socket)
@@ -219,7 +219,7 @@ func mute(t *testing.T, says []byte) string {
 			}
 			go func() {
 				defer conn.Close()
-				_, _ = conn.Write(says)
+				_, _ = conn.Write(greeting)
 				_, _ = io.Copy(io.Discard, conn)
 			}()
 		}

@@ -13,7 +13,7 @@ import (
 
 // Errors of this package, for errors.Is.
 var (
-	// ErrUnavailable: the driver cannot serve now, or does not answer. It says nothing about the
+	// ErrUnavailable: the driver cannot serve now, or does not answer. It implies nothing about the
 	// volume.
 	ErrUnavailable = errors.New("the driver cannot serve")
 	// ErrOther: another driver listens on the socket, or one that deletes no volumes.

@@ -89,7 +89,7 @@ func TestCallsOnOneFilesystemFollowEachOther(t *testing.T) {
 	}
 }
 
-// What the ioctl is refused with says so; other filesystems do not have it.
+// Filesystems other than xfs do not have the ioctl: it fails with ENOTTY.
 func TestFlushIsRefused(t *testing.T) {
 	if err := flushInodeGC(openDir(t, loopFS(t, "ext4"))); !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("got %v, want ENOTTY", err)

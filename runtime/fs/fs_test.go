@@ -42,7 +42,7 @@ func TestStat(t *testing.T) {
 			// Against df(1), which reads the same counters on its own.
 			size, avail := df(t, point)
 			if disk.CapacityBytes != size || disk.AvailableBytes != avail {
-				t.Errorf("capacity %d available %d, df says %d and %d", disk.CapacityBytes, disk.AvailableBytes, size, avail)
+				t.Errorf("capacity %d available %d, df reports %d and %d", disk.CapacityBytes, disk.AvailableBytes, size, avail)
 			}
 			if got := info.Blocks * info.BlockSize; got != disk.CapacityBytes {
 				t.Errorf("raw blocks give %d bytes, capacity is %d", got, disk.CapacityBytes)

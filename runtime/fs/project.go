@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Project says whether statfs of a directory reports a project with a limit (ext4, xfs) instead of
+// Project is whether statfs of a directory reports a project with a limit (ext4, xfs) instead of
 // the filesystem. Capacity is then the limit, and available is what the project may still use. The
 // zero value means the filesystem.
 //

@@ -31,7 +31,7 @@ func quotaFS(t *testing.T, kind string) string {
 	return point
 }
 
-// A directory whose project has a limit is told from one whose project has none, by
+// A directory whose project has a limit is distinguished from one whose project has none, by
 // whatever mount it is reached.
 func TestProject(t *testing.T) {
 	const limit = 64 << 20
@@ -89,7 +89,7 @@ func wantProject(t *testing.T, path string, want Project) {
 		t.Fatal(err)
 	}
 	if info.Project != want || at.Project != want {
-		t.Errorf("the project of %s is %+v and %+v, want %+v; statfs says %+v", path, info.Project, at.Project, want, disk)
+		t.Errorf("the project of %s is %+v and %+v, want %+v; statfs reports %+v", path, info.Project, at.Project, want, disk)
 	}
 }
 

@@ -32,11 +32,11 @@ var ErrNamesAway = errors.New("the withdrawal could not be undone")
 var ErrNamesBack = errors.New("the withdrawal was undone")
 
 // ErrUnavailable is returned (wrapped) when nothing answers, or not yet: containerd accepts
-// connections before its CRI plugin is ready. It says nothing about the requested object.
+// connections before its CRI plugin is ready. It implies nothing about the requested object.
 var ErrUnavailable = errors.New("runtime unavailable")
 
 // ErrStale is returned (wrapped) when a part of the runtime that the latest inventory has read cannot be read any more.
-// It says nothing about the requested object: a new inventory shows which images are affected.
+// It implies nothing about the requested object: a new inventory shows which images are affected.
 var ErrStale = errors.New("the latest inventory does not hold any more")
 
 // ErrUnsupported is returned (wrapped) when the snapshotter does not work with
@@ -59,13 +59,13 @@ type Inventory struct {
 	Containers []Container // of every namespace and state
 	Snapshots  map[Layer]Snapshot
 
-	// Blocked, when not empty, says why no image may be removed at all.
+	// Blocked, when not empty, is the reason why no image may be removed at all.
 	Blocked string
 
 	// Broken are the snapshotters that could not be read, by name, with the reason.
 	Broken map[string]string
 	// Unwatched are the snapshotters, by name, whose layers are on another filesystem than the images, or
-	// where this process cannot see them. Their layers count as 0 bytes. The value says where they are.
+	// where this process cannot see them. Their layers count as 0 bytes. The value is where they are.
 	Unwatched map[string]string
 }
 
@@ -190,7 +190,7 @@ type EventKind uint8
 // The kinds of events.
 const (
 	EventResync    EventKind = iota // (re)connected: anything may have changed, read again
-	EventDown                       // the stream broke; Err says why. A Resync follows once it is back
+	EventDown                       // the stream broke; Err is the reason. A Resync follows once it is back
 	EventImage                      // an image record was created, changed or deleted
 	EventContainer                  // a container was created or deleted
 	EventTask                       // a task started or exited

@@ -24,8 +24,8 @@ func (s Source) command(ctx context.Context) ([]byte, error) {
 	defer cancel(nil)
 	c := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...)
 	out := &output{most: Longest, full: func() { cancel(errLong) }}
-	says := &output{most: 1 << 10}
-	c.Stdout, c.Stderr = out, says
+	stderr := &output{most: 1 << 10}
+	c.Stdout, c.Stderr = out, stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	c.WaitDelay = afterKill
@@ -40,7 +40,7 @@ func (s Source) command(ctx context.Context) ([]byte, error) {
 		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // the group is alive: its number was not reused
 		return nil, errors.New("it has ended, and something that it started still holds its output")
 	case err != nil:
-		return nil, fmt.Errorf("%w: %s", err, fault.Clean(strings.TrimSpace(says.kept.String())))
+		return nil, fmt.Errorf("%w: %s", err, fault.Clean(strings.TrimSpace(stderr.kept.String())))
 	}
 	return out.kept.Bytes(), nil
 }

@@ -63,7 +63,7 @@ func quote(data []byte) string {
 	return fmt.Sprintf("%q", fault.Clean(string(data)))
 }
 
-// check compares the document with what it says about itself.
+// check compares the document with what it states about itself.
 func (l *list) check() (*nodes.Inventory, error) {
 	switch {
 	case l.Version == nil:

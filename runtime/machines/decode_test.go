@@ -35,10 +35,10 @@ func replaced(t *testing.T, old, with string) string {
 	return strings.Replace(good, old, with, 1)
 }
 
-// TestBad: what is not exactly an inventory is an error that says why.
+// TestBad: what is not exactly an inventory is an error with the reason.
 func TestBad(t *testing.T) {
 	r := func(old, with string) string { return replaced(t, old, with) }
-	for _, test := range []struct{ document, says string }{
+	for _, test := range []struct{ document, want string }{
 		{"", "empty"},
 		{" \n", "empty"},
 		{"<!DOCTYPE html><html><body>Sign in</body></html>", `begins with "<!DOCTYPE html>`},
@@ -82,8 +82,8 @@ func TestBad(t *testing.T) {
 		{r("]}", "]}{}"), "after top-level value"},
 		{r("]}", "]} trailing"), "after top-level value"},
 	} {
-		if got, err := Decode([]byte(test.document)); err == nil || got != nil || !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%.80q: %v, %v; want %q", test.document, got, err, test.says)
+		if got, err := Decode([]byte(test.document)); err == nil || got != nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%.80q: %v, %v; want %q", test.document, got, err, test.want)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestHalf(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever comes, it ends, and what is taken says of itself what it has.
+// FuzzDecode: decoding any input ends, and an accepted document has what it states about itself.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(`{"version":1,"time":"2026-11-22T12:00:00Z","complete":true,"count":1,"nodes":[{"providerID":"a\n"}]}`))

@@ -15,10 +15,10 @@
 //	}
 //
 // time is when the list was made, in RFC 3339. count is the number of entries, counted by the
-// system that made the list. complete says that no machine was left out. An entry has the name of
+// system that made the list. complete states that no machine was left out. An entry has the name of
 // its Node, the Node's spec.providerID, or both.
 //
-// Each of these is an error that says what is wrong: an unknown field, a field or an entry that
+// Each of these is an error that names the cause: an unknown field, a field or an entry that
 // occurs twice, a count that differs, an incomplete answer, a status other than 200. After an
 // error the caller knows nothing about the machines.
 package machines

@@ -21,18 +21,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// reads a source, which must fail and say why, or give two machines.
-func reads(t *testing.T, what string, s Source, says string) {
+// reads reads a source, which must fail with want in the error, or give two machines if want is empty.
+func reads(t *testing.T, what string, s Source, want string) {
 	t.Helper()
 	if s.Timeout == 0 {
 		s.Timeout = 10 * time.Second
 	}
 	got, err := s.Read(t.Context())
 	switch {
-	case says == "" && (err != nil || len(got.Machines) != 2):
+	case want == "" && (err != nil || len(got.Machines) != 2):
 		t.Errorf("%s: %+v, %v", what, got, err)
-	case says != "" && (err == nil || got != nil || !strings.Contains(err.Error(), says)):
-		t.Errorf("%s: %+v, %v; want %q", what, got, err, says)
+	case want != "" && (err == nil || got != nil || !strings.Contains(err.Error(), want)):
+		t.Errorf("%s: %+v, %v; want %q", what, got, err, want)
 	}
 }
 
@@ -108,11 +108,11 @@ func TestHTTP(t *testing.T) {
 	plain, secure := httptest.NewServer(mux), httptest.NewTLSServer(mux)
 	secure.Config.ErrorLog, plain.Config.ErrorLog = nil, nil
 	t.Cleanup(func() { close(hang); plain.Close(); secure.Close() })
-	for path, says := range map[string]string{
+	for path, want := range map[string]string{
 		"/good": "", "/html": `begins with "<html>`, "/500": "500 Internal", "/204": "204", "/206": "206", "/half": "unexpected end of JSON", "/empty": "empty",
 		"/login": "302 Found", "/cut": "breaks off", "/long": "more than", "/none": "404", "/token": "401",
 	} {
-		reads(t, path, Source{URL: plain.URL + path}, says)
+		reads(t, path, Source{URL: plain.URL + path}, want)
 	}
 	for _, path := range []string{"/hang", "/slow"} {
 		reads(t, path, Source{URL: plain.URL + path, Timeout: 200 * time.Millisecond}, "no answer within 200ms")

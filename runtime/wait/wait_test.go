@@ -20,7 +20,7 @@ func TestSleep(t *testing.T) {
 			t.Errorf("a context that ended: slept %s", time.Since(begun))
 		}
 		if Sleep(ctx, 0) || !Sleep(t.Context(), 0) {
-			t.Error("no pause does not tell whether the context goes on")
+			t.Error("no pause does not report whether the context goes on")
 		}
 	})
 }

@@ -27,7 +27,7 @@ func (b *fixture) importApp() {
 	b.must(err)
 }
 
-// waitPod waits for what the kubelet tells of a pod.
+// waitPod waits for a status of a pod at the kubelet.
 func (b *fixture) waitPod(name string, want func(peers.PodStatus, bool) bool) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 2*patience)
@@ -227,11 +227,11 @@ func (b *fixture) outlive(d time.Duration) {
 		b.Errorf("it grew by %g MiB", grown/mib)
 	}
 	if b.agent.PID() != pid || b.count("the pods of this node are not known; none is treated as gone", "", "") != 1 {
-		b.Errorf("it says more than once that the pods are not known:\n%s", b.said())
+		b.Errorf("it logs more than once that the pods are not known:\n%s", b.lastLogs())
 	}
 }
 
-// Who may not ask is told who lacks what, and nothing is taken for gone.
+// If the agent may not read pods, the error names who lacks which right, and nothing is taken for gone.
 func TestForbidden(t *testing.T) {
 	cp := peerstest.StartControlPlane(t, peers.Config{})
 	b := newFixture(t, node.Debian, cp, handedOver)
@@ -249,7 +249,7 @@ func TestForbidden(t *testing.T) {
 	})
 	for _, word := range []string{"nobody-in-particular", "nodes/"} {
 		if !strings.Contains(e, word) {
-			t.Errorf("the error does not tell %q: %s", word, e)
+			t.Errorf("the error does not name %q: %s", word, e)
 		}
 	}
 }

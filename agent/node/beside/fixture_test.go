@@ -30,7 +30,7 @@ var handedOver = map[string]any{
 	"evictionHard": map[string]any{
 		"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%",
 	},
-	// So that static pods are looked at again soon, and their end is told soon.
+	// So that static pods are synced again soon, and their end is reported soon.
 	"fileCheckFrequency": "1s", "syncFrequency": "2s",
 }
 
@@ -59,7 +59,7 @@ func newFixture(t *testing.T, flavor node.Flavor, cp *peers.ControlPlane, kubele
 	b.askKubelet()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the agent said:\n%s", b.said())
+			t.Logf("the last lines of the agent's log:\n%s", b.lastLogs())
 		}
 		if b.agent != nil {
 			if err := b.agent.Stop(); err != nil {
@@ -105,8 +105,8 @@ func (b *fixture) start(ctx context.Context) error {
 	return err
 }
 
-// said are the last things that the agent said.
-func (b *fixture) said() string {
+// lastLogs returns the last lines of the agent's log.
+func (b *fixture) lastLogs() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var text strings.Builder
@@ -116,7 +116,7 @@ func (b *fixture) said() string {
 	return text.String()
 }
 
-// count returns how often the agent said something with such a field.
+// count returns how often the agent logged a message with such a field.
 func (b *fixture) count(message, field, value string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +145,7 @@ func (b *fixture) eventually(what string, f func() error) {
 	}
 }
 
-// containers is what the agent says of dead containers.
+// containers returns the agent's report on dead containers.
 func (b *fixture) containers() (workloads.Explanation, error) {
 	var e workloads.Explanation
 	body, err := b.agent.Get(b.Context(), "/containers")

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	if os.Geteuid() != 0 || os.Getenv(peers.BinariesEnv) == "" {
-		return m.Run() // each test says why it is skipped
+		return m.Run() // each test reports why it is skipped
 	}
 	dir, err := os.MkdirTemp("", "ebb-beside-")
 	if err == nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/peers"
 )
 
-// TestPulledRecords holds what docs/kubelet.md says of the kubelet's records of the
+// TestPulledRecords checks what docs/kubelet.md states about the kubelet's records of the
 // images that it pulled. The kubelet prunes them only after it has looked for images to
 // remove for space: a node below its threshold keeps them, be the threshold at 100 or at 99. When
 // it prunes them, it forgets images that run, too.
@@ -94,7 +94,7 @@ func (b *fixture) collectFrom(high, low int, done func(log string) error) {
 	})
 	thresholds := fmt.Sprintf("imageGCHighThresholdPercent: %d\nimageGCLowThresholdPercent: %d\n", high, low)
 	b.must(os.WriteFile(file, []byte(thresholds+strings.Join(kept, "\n")), 0o600))
-	b.kubelet.SetArgs("--v=4") // tells of runs that succeed
+	b.kubelet.SetArgs("--v=4") // logs runs that succeed
 	from := len(b.kubeletLog())
 	b.must(b.kubelet.Restart(b.Context()))
 	b.eventually(fmt.Sprintf("image GC from %d %%", high), func() error {

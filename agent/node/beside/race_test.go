@@ -36,7 +36,7 @@ func TestStartRace(t *testing.T) {
 			t.Logf("%d pods started, %d failed for a moment, %d bound while their image was away; %d images removed, %d of them brought in again, %d kept at the last moment, %d kills",
 				result.Started, result.Transiently, result.Missing, removed, result.Brought, b.count("image kept by the last check", "", ""), result.Kills)
 			for _, f := range result.Failures {
-				t.Errorf("failed for good: %s", f)
+				t.Errorf("failed permanently: %s", f)
 			}
 			if removed < starts/10 || result.Started < starts*3/4 || result.Kills == 0 {
 				t.Error("there was no race: too few removals, starts or kills")

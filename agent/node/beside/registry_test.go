@@ -14,7 +14,7 @@ import (
 )
 
 // serve starts a registry that has these images by the last part of their names, and
-// returns what stands before that in a reference. Whatever runs on this machine may
+// returns the prefix of references to them. Whatever runs on this machine may
 // pull from it, without credentials: runtimes do not ask for TLS of a loopback address.
 func (b *fixture) serve(images map[string]node.Image) string {
 	b.Helper()

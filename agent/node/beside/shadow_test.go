@@ -121,14 +121,14 @@ func (d *day) images() (ids []string) {
 	return ids
 }
 
-// TestShadow: beside a kubelet that runs the same pods, an agent that observes says that it would remove what one
+// TestShadow: beside a kubelet that runs the same pods, an agent that observes reports as removable what one
 // that enforces then removes. What the kubelet removes, it counts beside.
 func TestShadow(t *testing.T) {
-	var said []string
+	var observed []string
 	t.Run("observe", func(t *testing.T) {
 		d := newDay(t, config.ModeObserve)
 		before := d.images()
-		said = d.live()
+		observed = d.live()
 		if again := d.status().Observed.Ebb.PulledAgain; again != 2 {
 			t.Errorf("%d images were needed again, want a and c", again)
 		}
@@ -142,15 +142,15 @@ func TestShadow(t *testing.T) {
 			left := d.images()
 			went := len(slices.DeleteFunc(slices.Clone(all), func(id string) bool { return slices.Contains(left, id) }))
 			if o := d.status().Observed.Others; went == 0 || o.Images != went || o.Freed.Bytes < uint64(went)*16*mib {
-				return fmt.Errorf("%d went, the agent says %+v", went, o)
+				return fmt.Errorf("%d went, the agent reports %+v", went, o)
 			}
 			return nil
 		})
 	})
 	t.Run("enforce", func(t *testing.T) {
 		d := newDay(t, config.ModeEnforce)
-		if removed := d.live(); !slices.Equal(said, removed) {
-			t.Errorf("observing said %q, enforcing removed %q", said, removed)
+		if removed := d.live(); !slices.Equal(observed, removed) {
+			t.Errorf("mode observe reported %q, mode enforce removed %q", observed, removed)
 		}
 		if s := d.status(); s.Observed != nil {
 			t.Errorf("an agent that enforces has observed %+v", s.Observed)

@@ -25,10 +25,10 @@ func TestEndByAClockThatWasSet(t *testing.T) {
 				skew = set
 			}
 			boot += 2 * time.Hour
-			truth, told := c.Now(), c.Wall()
+			truth, wall := c.Now(), c.Wall()
 			boot += 3 * time.Hour
 			skew = set
-			got := c.End(told)
+			got := c.End(wall)
 			if got.Before(truth) || got.After(c.Now()) || (set == 0 || set.Abs() > boot) && !got.Equal(truth) {
 				t.Errorf("the clock set by %v, before the end: %v: it ended at %v, taken for %v", set, before, truth, got)
 			}
@@ -40,7 +40,7 @@ func TestEndByAClockThatWasSet(t *testing.T) {
 	}
 }
 
-// The zero time is none, wherever it stands.
+// The zero time counts as no time, at any position.
 func TestEarliest(t *testing.T) {
 	var none time.Time
 	one, two := time.Unix(1, 0), time.Unix(2, 0)

@@ -28,7 +28,7 @@ func TestOnceEach(t *testing.T) {
 	s.Drop("disk")
 	s.End("disk", "back")
 	if gone, back := strings.Count(out.String(), "msg=gone"), strings.Count(out.String(), "msg=back"); gone != 2 || back != 1 {
-		t.Errorf("told %d times that it is gone, %d that it is back:\n%s", gone, back, out.String())
+		t.Errorf("logged %d times that it is gone, %d that it is back:\n%s", gone, back, out.String())
 	}
 	want := []bool{false, true, false, true, false}
 	if len(heard) != len(want) {

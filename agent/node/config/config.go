@@ -6,7 +6,7 @@ import (
 	"github.com/ebb-agent/ebb/agent/configfile"
 )
 
-// Mode says what the agent does with its decisions.
+// Mode is what the agent does with its decisions.
 type Mode string
 
 // The modes.
@@ -34,7 +34,7 @@ type Config struct {
 	Log               Log         `json:"log" doc:"Logging, to standard error."`
 }
 
-// Runtime says where the container runtime is.
+// Runtime configures where the container runtime is.
 type Runtime struct {
 	Socket string `json:"socket" doc:"Path of containerd's socket, which also serves the CRI. auto: the one that exists of /run/containerd/containerd.sock and the sockets of k3s, RKE2, MicroK8s and k0s. If several exist, name the one that the kubelet uses."`
 }
@@ -94,7 +94,7 @@ type Kubelet struct {
 	ImageGCHighThresholdPercent int `json:"imageGCHighThresholdPercent" doc:"The kubelet's imageGCHighThresholdPercent. 100: it removes no images for space. 0: not known, alerts assume its default, 85. With pods.source kubelet the agent asks the kubelet."`
 }
 
-// PodsKubelet says how to ask the kubelet.
+// PodsKubelet configures how to ask the kubelet.
 type PodsKubelet struct {
 	URL                   string `json:"url" doc:"URL of the kubelet. http://127.0.0.1:10255 is its read-only port, if that is on."`
 	TokenFile             string `json:"tokenFile" doc:"File with a bearer token, read again for each request. Its identity needs \"get\" on nodes/pods or nodes/proxy. Empty: none."`
@@ -105,7 +105,7 @@ type PodsKubelet struct {
 	InsecureSkipTLSVerify bool   `json:"insecureSkipTLSVerify" doc:"Accept any serving certificate. Many kubelets sign their own. Use this only for an address on this machine, where no other program can answer."`
 }
 
-// APIServer says how to ask the API server.
+// APIServer configures how to ask the API server.
 type APIServer struct {
 	Kubeconfig string `json:"kubeconfig" doc:"Kubeconfig file. Empty: the pod's own service account."`
 	NodeName   string `json:"nodeName" doc:"Name of this node. Empty: the environment variable NODE_NAME."`
@@ -115,7 +115,7 @@ type APIServer struct {
 	Events bool `json:"events" doc:"Whether the agent writes Events about the Node, which kubectl describe node shows. They report a low threshold that cannot be reached, a reclaim run that fell short, images that are removed and pulled in a circle, and pauses. At most 20 an hour. The identity needs \"create\" and \"patch\" on events in the namespace default."`
 }
 
-// Filesystems says which directories are watched besides those of the runtime.
+// Filesystems configures which directories are watched besides those of the runtime.
 type Filesystems struct {
 	Kubelet   Directory `json:"kubelet" doc:"The kubelet's root directory (nodefs), with emptyDir volumes and other data of pods."`
 	PodLogs   Directory `json:"podLogs" doc:"The directory of logs, with the standard output of containers."`
@@ -148,7 +148,7 @@ type Writers struct {
 	Top int `json:"top" doc:"How many containers metrics show, those that grew most. ebb top shows all. 0 to 1000; 10 is a good number. 0, the default, switches the counting off. Counting costs some tens of nanoseconds for each newly written block. That is some percent of buffered writes at page-cache speed."`
 }
 
-// State says where the state file and the lock file are.
+// State configures where the state file and the lock file are.
 type State struct {
 	Directory string `json:"directory" doc:"Directory of state.db, which stores the last use of images, when each one was first seen, the directories of layers, and the history. Created if missing."`
 	LockFile  string `json:"lockFile" doc:"File that lets only one agent run on the node. A second agent with the same file does not start. Only nodes inside nodes need different files. Its directory is created if missing."`

@@ -46,8 +46,8 @@ func TestPrintedConfigurationReadsBack(t *testing.T) {
 	}
 }
 
-// TestObservesUnlessTold: nothing but the word itself makes the agent remove anything.
-func TestObservesUnlessTold(t *testing.T) {
+// TestObservesByDefault: only mode: enforce makes the agent remove anything.
+func TestObservesByDefault(t *testing.T) {
 	for _, text := range []string{"", "mode: observe\n", "images: {imageMaximumGCAge: 1h}\n", "{}\n"} {
 		c, err := Parse([]byte(text))
 		if err != nil || c.Mode != ModeObserve {
@@ -113,7 +113,7 @@ server: {address: ""}
 	}
 }
 
-// All that is wrong is said in one go, each with its field.
+// All errors are reported at once, each with its field.
 func TestAllProblemsAtOnce(t *testing.T) {
 	_, err := Parse([]byte(`
 mode: delete-everything

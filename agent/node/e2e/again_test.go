@@ -33,7 +33,7 @@ func TestPulledAgain(t *testing.T) {
 		b.eventually("it is new, and known as one that came back", func() error {
 			i, err := b.verdict(gone[0].Text("image"))
 			if err == nil && (i.PulledAgain != 1 || i.LastUsed != nil) {
-				t.Errorf("it is said of it: %+v", i)
+				t.Errorf("the image is reported as %+v", i)
 			}
 			return err
 		})

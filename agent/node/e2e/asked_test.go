@@ -17,7 +17,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
-// available is what statfs says once everything that was written is on the disk.
+// available is what statfs reports once everything that was written is on the disk.
 func (b *fixture) available() uint64 {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -121,7 +121,7 @@ func TestKilledInAnAskedRun(t *testing.T) {
 		}
 	})
 	if !killed || !errors.Is(err, show.ErrCut) {
-		t.Errorf("the agent was killed: %v; the call says %v", killed, err)
+		t.Errorf("the agent was killed: %v; the call returns %v", killed, err)
 	}
 	b.start()
 	gone := b.gone()
@@ -175,7 +175,7 @@ func TestPlansOfOddImages(t *testing.T) {
 		t.Errorf("of many layers %v went", removed)
 	}
 
-	// Somebody deletes a blob of an image that stands unpacked.
+	// Somebody deletes a blob of an unpacked image.
 	in := namespaces.WithNamespace(b.ctx, node.CRINamespace)
 	i, err := b.node.Client().ImageService().Get(in, ref("broken"))
 	b.must(err)
@@ -184,7 +184,7 @@ func TestPlansOfOddImages(t *testing.T) {
 	b.must(err)
 	b.must(store.Delete(in, manifest.Layers[len(manifest.Layers)-1].Digest))
 	b.must(b.node.Collect(b.ctx))
-	b.use("a") // nobody is told of that; the next list shows it
+	b.use("a") // no event reports the loss of the blob; the next list shows it
 	b.eventually("the image of which a blob is gone", func() error {
 		broken, err := b.verdict(b.scenario.ids["broken"])
 		if err == nil && (broken.Total.Bytes == 0 || broken.Total.Bytes > 9*mib+4*mib) {

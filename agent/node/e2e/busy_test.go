@@ -48,7 +48,7 @@ func TestReclaimOnBusyDisk(t *testing.T) {
 		}
 		for _, l := range b.removals(mark) {
 			if l.Number("freed_bytes") > l.Number("computed_bytes") {
-				t.Errorf("more is said to be freed than was computed: %v", l.Fields)
+				t.Errorf("more is reported as freed than was computed: %v", l.Fields)
 			}
 		}
 		if got := b.metric("ebb_node_inventory_failures_total"); got != 0 {
@@ -66,7 +66,7 @@ type churn struct {
 }
 
 // churn makes, syncs and deletes files of 64 KiB, so many a second as the disk
-// allows, until it is told to stop, or the test ends.
+// allows, until its stop is called, or the test ends.
 func (b *fixture) churn(perSecond int) *churn {
 	b.Helper()
 	const writers = 4

@@ -36,7 +36,7 @@ func TestClockSet(t *testing.T) {
 }
 
 // TestClockWrongAcrossReboot: the node comes up with a clock that is days off,
-// or after days. Nobody can tell which, so ages stand still.
+// or after days. Nobody can tell which, so ages do not advance.
 func TestClockWrongAcrossReboot(t *testing.T) {
 	t.Parallel()
 	for _, jump := range []time.Duration{threeDays, -threeDays} {

@@ -30,7 +30,7 @@ func (b *fixture) fillToLastBlock() {
 }
 
 // TestFullAtStart: nothing more can be written when the agent starts for the
-// first time, neither its own state nor the snapshot that would tell where a
+// first time, neither its own state nor the snapshot that would show where a
 // layer is. It removes images all the same.
 func TestFullAtStart(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func (b *fixture) awaitOrderOfRest() {
 	b.scenario.order = all
 }
 
-// TestHold: all that may go goes once; then the agent says what holds the space
+// TestHold: all that may go goes once; then the agent logs what holds the space
 // and waits.
 func TestHold(t *testing.T) {
 	t.Parallel()
@@ -98,9 +98,9 @@ func TestHold(t *testing.T) {
 	b.use("a2")
 	mark := b.journal.mark()
 	b.fill(93)
-	said := b.journal.await(t, mark, "the low threshold cannot be reached; holding")
+	line := b.journal.await(t, mark, "the low threshold cannot be reached; holding")
 	for _, word := range []string{"not_images", "in_use", "keep_rule"} {
-		b.contains("held_by", said.Text("held_by"), word)
+		b.contains("held_by", line.Text("held_by"), word)
 	}
 	b.awaitMetric("ebb_node_reclaim_holding", 1)
 	b.eventually("the account of the space", b.wrongSpace)
@@ -126,7 +126,7 @@ func (b *fixture) contains(what, text, word string) {
 	}
 }
 
-// wrongSpace says what is wrong with the agent's account of what holds the
+// wrongSpace returns what is wrong with the agent's account of what holds the
 // space: the parts must be what the test put there, and add up.
 func (b *fixture) wrongSpace() error {
 	s, err := b.status()

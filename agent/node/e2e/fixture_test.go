@@ -103,7 +103,7 @@ func (b *fixture) clean() {
 
 var crash = regexp.MustCompile(`(?m)^(panic:|fatal error:|WARNING: DATA RACE)`)
 
-// checkLogFile looks for what an agent never says as a line of its log.
+// checkLogFile looks for what an agent never writes as a line of its log.
 func (b *fixture) checkLogFile() {
 	log, err := os.ReadFile(filepath.Join(b.node.Dir(), "agent.log"))
 	if err != nil {
@@ -209,7 +209,7 @@ func (b *fixture) awaitNotReady(words ...string) {
 // images asks the agent what it thinks of each image.
 func (b *fixture) images() (e page.Images, err error) { return e, b.page("/images", &e) }
 
-// status asks the agent how it and its node stand.
+// status asks the agent for its status and that of its node.
 func (b *fixture) status() (s page.Status, err error) {
 	return s, b.page("/status", &s)
 }

@@ -32,8 +32,8 @@ func (b *fixture) heat(name string) (stats.HeatExplanation, stats.ImageHeat) {
 	return e, e.Images[i]
 }
 
-// awaitLayers waits until the agent has found an image's layers. Whether they are
-// read it can tell once a container has run.
+// awaitLayers waits until the agent has found an image's layers. The agent knows whether
+// they are read once a container has run.
 func (b *fixture) awaitLayers(name string, layers int) {
 	b.Helper()
 	b.eventually("the layers of "+name, func() error {
@@ -56,7 +56,7 @@ func (b *fixture) wantRead(what, name string, layer int, bytes int64, files ...s
 
 // files are some files of a layer, and what they take on the disk, as seen from
 // the container.
-func (c *told) files(layer string, numbers ...int) (paths []string, bytes int64) {
+func (c *scripted) files(layer string, numbers ...int) (paths []string, bytes int64) {
 	c.Helper()
 	ctx := namespaces.WithNamespace(c.ctx, node.CRINamespace)
 	container, err := c.node.Client().LoadContainer(ctx, c.id)
@@ -72,7 +72,7 @@ func (c *told) files(layer string, numbers ...int) (paths []string, bytes int64)
 	return paths, bytes
 }
 
-func (c *told) read(paths ...string) { c.do("cat " + strings.Join(paths, " ") + " >/dev/null") }
+func (c *scripted) read(paths ...string) { c.do("cat " + strings.Join(paths, " ") + " >/dev/null") }
 
 // TestLayerHeat: which files of which layers of an image its containers read, and
 // nobody else's reading.
@@ -88,7 +88,7 @@ func TestLayerHeat(t *testing.T) {
 		if _, i := b.heat("app"); i.Known || i.ReadPercent != nil || !strings.Contains(i.Unknown, "sandbox") {
 			t.Errorf("before a container ran it is %+v", i)
 		}
-		web := b.tell("web")
+		web := b.runScripted("web")
 		t.Cleanup(web.remove)
 
 		own, ownBytes := web.files("own", 1, 4, 7)
@@ -157,7 +157,7 @@ func TestLayerHeatOnErofs(t *testing.T) {
 	b.config.Kernel.LayerHeat = config.HeatReads
 	b.start()
 	b.awaitLayers("app", 3)
-	web := b.tell("web")
+	web := b.runScripted("web")
 	t.Cleanup(web.remove)
 	own, ownBytes := web.files("own", 1, 4, 7)
 	some, someBytes := web.files("shared", 0, 2, 3)
@@ -176,7 +176,7 @@ func TestLayerHeatOnErofs(t *testing.T) {
 }
 
 // TestNativeSnapshotter: layers are copied into each container's root, and nobody
-// reads them. That is said; last use comes from the runtime's events.
+// reads them. The agent reports that; last use comes from the runtime's events.
 func TestNativeSnapshotter(t *testing.T) {
 	b := newFixtureWith(t, node.Config{Containerd: node.V2, Snapshotter: "native"}, plains("a", 4)...)
 	b.start()
@@ -188,7 +188,7 @@ func TestNativeSnapshotter(t *testing.T) {
 	b.must(json.Unmarshal([]byte(body), &e))
 	for _, i := range e.Images {
 		if i.Known {
-			t.Errorf("the layers of %s are said to be known: %+v", i.ID, i)
+			t.Errorf("the layers of %s are reported as known: %+v", i.ID, i)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestHoldIsCalm(t *testing.T) {
 }
 
 // TestFutileImagesStay: somebody's small files hold the inodes, seven images a handful
-// each. None goes, and it is said who holds what.
+// each. None goes, and the log names what holds the inodes.
 func TestFutileImagesStay(t *testing.T) {
 	t.Parallel()
 	images := plains("a", 7)

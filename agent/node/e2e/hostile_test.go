@@ -25,7 +25,7 @@ const evil = "a\"} 1\nebb_node_ready 7\n# HELP x \\ \x1b[31m{\u2028\u202e\u00a0"
 const evilContainers = 12
 
 // TestHostileNames: who may talk to the runtime may call things as he likes. Names reach
-// metrics, pages and the log as text, and are no more series than the configuration says.
+// metrics, pages and the log as text, and are no more series than the configuration allows.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, node.Debian, plain("app", layerBytes), plain("victim", layerBytes))
@@ -105,7 +105,7 @@ func (b *fixture) checkSeries(before, after map[string]*dto.MetricFamily) {
 	}
 }
 
-// checkLogLines: each line is one record, whatever it tells of.
+// checkLogLines: each line is one record, whatever it reports.
 func (b *fixture) checkLogLines() {
 	b.Helper()
 	log, err := os.ReadFile(filepath.Join(b.node.Dir(), "agent.log"))
@@ -118,6 +118,6 @@ func (b *fixture) checkLogLines() {
 		named = named || strings.Contains(line, "HELP")
 	}
 	if !named {
-		b.Error("the log does not tell of what was removed by its names: nothing was tested")
+		b.Error("the log does not have the names of what was removed: nothing was tested")
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // TestWithoutKernel: with no programs in the kernel, uses come from the
-// runtime's events and the disk is read now and then. The agent says so, and
-// why.
+// runtime's events and the disk is read now and then. The agent logs
+// that with the reason.
 func TestWithoutKernel(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -33,10 +33,10 @@ func TestWithoutKernel(t *testing.T) {
 			b.tracked = true // by events alone
 			mark := b.journal.mark()
 			b.start()
-			said := b.journal.await(t, mark, "no kernel programs: last use comes from runtime events, the disk is read every 10s")
+			line := b.journal.await(t, mark, "no kernel programs: last use comes from runtime events, the disk is read every 10s")
 			for _, reason := range c.reasons {
-				if !strings.Contains(said.Text("reason"), reason) {
-					t.Errorf("%q is not in the reason: %s", reason, said.Text("reason"))
+				if !strings.Contains(line.Text("reason"), reason) {
+					t.Errorf("%q is not in the reason: %s", reason, line.Text("reason"))
 				}
 			}
 			if got := b.metric(`ebb_node_filesystem_polled{filesystem="images"}`); got != 1 {

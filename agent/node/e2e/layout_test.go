@@ -31,7 +31,7 @@ ln -s %s /run/k3s/containerd/containerd.sock && ln -s %s /run/containerd/contain
 	b.awaitReady()
 	found := b.journal.await(t, mark, "container runtime found")
 	if found.Text("socket") != "/run/k3s/containerd/containerd.sock" || found.Text("layout") != "k3s or RKE2" {
-		t.Errorf("it says %+v", found.Fields)
+		t.Errorf("it logs %+v", found.Fields)
 	}
 	b.awaitReason("a", "not_needed")
 }

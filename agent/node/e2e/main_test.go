@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	if os.Geteuid() != 0 {
-		return m.Run() // each test says why it is skipped
+		return m.Run() // each test reports why it is skipped
 	}
 	dir, err := os.MkdirTemp("", "ebb-e2e-")
 	if err == nil {

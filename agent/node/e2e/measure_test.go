@@ -178,8 +178,8 @@ func TestReclaimForInodes(t *testing.T) {
 			t.Errorf("%d inodes are free; the low threshold is at %d", free, low)
 		}
 		b.reclaimsInodesBy("an import", func() { b.importImages(tiny("late", b.overTheThreshold())) })
-		// A look for the import may have been first to see it; the kernel has said
-		// so all the same.
+		// A look for the import may have been first to see it; the kernel has
+		// reported it all the same.
 		b.eventually("two crossings", func() error {
 			if got := b.metric(`ebb_node_filesystem_threshold_crossings_total{filesystem="images"}`); got < 2 {
 				return fmt.Errorf("there were %g", got)

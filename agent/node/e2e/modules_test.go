@@ -21,7 +21,7 @@ import (
 // unloadVariable is set in a machine whose modules nobody else uses (tools/vm).
 const unloadVariable = "EBB_TEST_UNLOAD_MODULES"
 
-// loaded tells whether the kernel has a module.
+// loaded reports whether the kernel has a module.
 func loaded(t *testing.T, name string) bool {
 	t.Helper()
 	state, err := os.ReadFile("/sys/module/" + name + "/initstate")

@@ -76,7 +76,7 @@ func TestMountsAreFollowed(t *testing.T) {
 		t.Errorf("on one filesystem are %v", names)
 	}
 	const crossings = `ebb_node_filesystem_threshold_crossings_total{filesystem="kubelet"}`
-	began, told := time.Now(), 0.0
+	began, crossed := time.Now(), 0.0
 	for _, kind := range []string{"ext4", "btrfs"} { // the loop device may be the same
 		mark := b.journal.mark()
 		b.attach(kind, kubelet, 160*mib)
@@ -87,14 +87,14 @@ func TestMountsAreFollowed(t *testing.T) {
 		b.fillBeside(kubelet, 87)
 		line = b.journal.await(t, mark, "filesystem reached its high threshold; no image is on it")
 		if used := line.Number("used_percent"); line.Text("path") != kubelet || used < 85 {
-			t.Errorf("it was said of %v", line.Fields)
+			t.Errorf("it was logged for %v", line.Fields)
 		}
-		// A reading may have told before the kernel's event came, which nobody takes once
-		// the filesystem is gone.
-		before := told
-		b.eventually("the kernel to have told of "+kind, func() error {
-			if told = b.metric(crossings); told <= before {
-				return fmt.Errorf("it told %g times, as before", told)
+		// A reading can show the crossing before the kernel's event comes, which nobody takes
+		// once the filesystem is gone.
+		before := crossed
+		b.eventually("a crossing from the kernel on "+kind, func() error {
+			if crossed = b.metric(crossings); crossed <= before {
+				return fmt.Errorf("it reported %g crossings, as before", crossed)
 			}
 			return nil
 		})
@@ -103,8 +103,8 @@ func TestMountsAreFollowed(t *testing.T) {
 		b.journal.await(t, mark, "a filesystem is no longer watched")
 	}
 	// Each of three percentage points twice, and what comes too early twice a second.
-	if most := 6 + 2*time.Since(began).Seconds(); told > most {
-		t.Errorf("%g crossings of the kubelet's thresholds, more than %g", told, most)
+	if most := 6 + 2*time.Since(began).Seconds(); crossed > most {
+		t.Errorf("%g crossings of the kubelet's thresholds, more than %g", crossed, most)
 	}
 	b.mustStay("a0", "a1")
 
@@ -145,7 +145,7 @@ func TestContentOnAnotherFilesystem(t *testing.T) {
 	b.write(filepath.Join(content, "over"), size*2/100)
 	line := b.journal.await(t, mark, "filesystem reached its high threshold")
 	if line.Text("path") != content {
-		t.Errorf("it was said of %v", line.Fields)
+		t.Errorf("it was logged for %v", line.Fields)
 	}
 	capacity, _ := b.space(content)
 	low := capacity * 30 / 100

@@ -63,9 +63,9 @@ func TestPodsUnknownAfterRestart(t *testing.T) {
 	b.fill(97)
 	mark := b.journal.mark()
 	b.start()
-	said := b.journal.await(t, mark, "the pods of this node are not known; none is treated as gone")
-	if said.Text("images") == "" {
-		t.Error("it is not said what counts meanwhile")
+	line := b.journal.await(t, mark, "the pods of this node are not known; none is treated as gone")
+	if line.Text("images") == "" {
+		t.Error("what counts meanwhile is not logged")
 	}
 	b.journal.await(t, mark, "the low threshold cannot be reached; holding")
 	b.mustStay("a0", "since")

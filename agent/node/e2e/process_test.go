@@ -16,7 +16,7 @@ import (
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
-// runToEnd runs the agent with a configuration file and returns what it said,
+// runToEnd runs the agent with a configuration file and returns its output,
 // once it has ended with status 1.
 func runToEnd(t *testing.T, text string) string {
 	t.Helper()
@@ -27,16 +27,16 @@ func runToEnd(t *testing.T, text string) string {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, said, code := buildtest.Run(t, exec.CommandContext(t.Context(), binary, "--config", file))
+	_, output, code := buildtest.Run(t, exec.CommandContext(t.Context(), binary, "--config", file))
 	if code != 1 {
-		t.Fatalf("the agent ended with status %d, not 1; it said:\n%s", code, said)
+		t.Fatalf("the agent ended with status %d, not 1; its output:\n%s", code, output)
 	}
-	return said
+	return output
 }
 
 func TestBadConfiguration(t *testing.T) {
 	t.Parallel()
-	said := runToEnd(t, `
+	output := runToEnd(t, `
 mode: destroy
 images:
   imageGCHighThresholdPercent: 60
@@ -53,17 +53,17 @@ runtime:
 		"mode", "images.imageGCLowThresholdPercent", "images.imageMaximumGCAge", "images.keep[0]",
 		"images.imageGCHighTresholdPercent", "server.address", "runtime.socket",
 	} {
-		if !strings.Contains(said, field+":") {
-			t.Errorf("nothing is said of %s in:\n%s", field, said)
+		if !strings.Contains(output, field+":") {
+			t.Errorf("%s is not mentioned in:\n%s", field, output)
 		}
 	}
-	if said := runToEnd(t, "images: ["); !strings.Contains(said, "agent.yaml") {
-		t.Errorf("the file is not named in: %s", said)
+	if output := runToEnd(t, "images: ["); !strings.Contains(output, "agent.yaml") {
+		t.Errorf("the file is not named in: %s", output)
 	}
 }
 
 // TestSecondAgent: two agents on one node would each remove what is needed. The
-// second says who was first. Whoever names another lock file is still not alone with
+// second reports who was first. Whoever names another lock file is still not alone with
 // the kernel programs, or the state.
 func TestSecondAgent(t *testing.T) {
 	t.Parallel()
@@ -80,31 +80,31 @@ func TestSecondAgent(t *testing.T) {
 		b.must(config.Print(&s, c))
 		return s.String()
 	}
-	said := runToEnd(t, text(func(c *config.Config) {
+	output := runToEnd(t, text(func(c *config.Config) {
 		c.State.Directory += "2"
 		c.Kernel.Enabled = false
 	}))
 	for _, want := range []string{
 		"another ebb-agent runs on this node", fmt.Sprint("pid ", first.PID(), ","), "since 20", b.config.State.LockFile,
 	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("same lock file: %q is not in: %s", want, said)
+		if !strings.Contains(output, want) {
+			t.Errorf("same lock file: %q is not in: %s", want, output)
 		}
 	}
 	elsewhere := b.config.State.LockFile + "2"
-	if said := runToEnd(t, text(func(c *config.Config) { c.State.LockFile = elsewhere; c.State.Directory += "2" })); !strings.Contains(said, "kernel.pinDirectory") || !strings.Contains(said, "in use by another process") {
-		t.Errorf("same pin directory: %s", said)
+	if output := runToEnd(t, text(func(c *config.Config) { c.State.LockFile = elsewhere; c.State.Directory += "2" })); !strings.Contains(output, "kernel.pinDirectory") || !strings.Contains(output, "in use by another process") {
+		t.Errorf("same pin directory: %s", output)
 	}
-	if said := runToEnd(t, text(func(c *config.Config) { c.State.LockFile = elsewhere; c.Kernel.Enabled = false })); !strings.Contains(said, "state.db") || !strings.Contains(said, "in use by another process") {
-		t.Errorf("same state directory: %s", said)
+	if output := runToEnd(t, text(func(c *config.Config) { c.State.LockFile = elsewhere; c.Kernel.Enabled = false })); !strings.Contains(output, "state.db") || !strings.Contains(output, "in use by another process") {
+		t.Errorf("same state directory: %s", output)
 	}
 	b.awaitReady() // the first one minds none of them
 	b.kill()
 	b.start() // a killed one is in nobody's way
 }
 
-// TestLockNotWritable: whoever cannot know whether he is alone does not begin, and says
-// what is in the way, and the way out.
+// TestLockNotWritable: whoever cannot know whether he is alone does not begin, and
+// reports the cause and the fix.
 func TestLockNotWritable(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, node.Debian)
@@ -113,10 +113,10 @@ func TestLockNotWritable(t *testing.T) {
 	b.must(unix.Mount("tmpfs", dir, "tmpfs", unix.MS_RDONLY, "size=1m")) // unmounted with the node
 	var text strings.Builder
 	b.must(config.Print(&text, b.config))
-	said := runToEnd(t, text.String())
+	output := runToEnd(t, text.String())
 	for _, want := range []string{b.config.State.LockFile, "read-only file system", "state.lockFile"} {
-		if !strings.Contains(said, want) {
-			t.Errorf("%q is not in: %s", want, said)
+		if !strings.Contains(output, want) {
+			t.Errorf("%q is not in: %s", want, output)
 		}
 	}
 }
@@ -151,6 +151,6 @@ func TestStoppedWhileRuntimeHangs(t *testing.T) {
 	b.use("a0", "a1", "a2")
 	b.awaitOrder() // all layers are resolved: the agent holds a lease
 	r.Freeze()
-	b.fill(85) // so that the agent is waiting for an answer when it is told to end
+	b.fill(85) // so that the agent is waiting for an answer when the test stops it
 	b.stop()
 }

@@ -53,10 +53,10 @@ func TestProjectQuota(t *testing.T) {
 
 			mark := b.journal.mark()
 			b.must(quotatest.Limit(root, project, limit, 0))
-			b.importImages(plain("look", 64<<10)) // the runtime tells of it
+			b.importImages(plain("look", 64<<10)) // the runtime reports it
 			line := b.journal.await(t, mark, "a project quota applies here, which the kernel watermark does not cover; reading it every 10s or sooner")
 			if line.Number("project") != project {
-				t.Errorf("it was said of %v", line.Fields)
+				t.Errorf("it was logged for %v", line.Fields)
 			}
 			b.awaitMetric(`ebb_node_filesystem_polled{filesystem="images"}`, 1)
 

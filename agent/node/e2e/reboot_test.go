@@ -93,18 +93,18 @@ func beforeReset(t *testing.T) {
 	b.importImages(rebootImages()...)
 	log, err := os.Create(truthFile)
 	b.must(err)
-	told := &truth{file: log}
-	b.must(told.write(fact{At: time.Now(), IDs: b.scenario.ids}))
+	record := &truth{file: log}
+	b.must(record.write(fact{At: time.Now(), IDs: b.scenario.ids}))
 	b.startKubelet(ref("wanted"))
 	b.start()
 	run := func(id, image string, args ...string) *node.Container {
 		begun := time.Now()
-		b.must(told.write(fact{At: begun, Image: image}))
+		b.must(record.write(fact{At: begun, Image: image}))
 		c, err := b.node.Run(b.ctx, node.RunSpec{ID: id, Image: ref(image), Args: args})
 		b.must(err)
 		if len(args) > 0 {
 			_, err := c.Wait(b.ctx)
-			b.must(errors.Join(err, told.write(fact{At: time.Now(), Image: image, Begun: begun})))
+			b.must(errors.Join(err, record.write(fact{At: time.Now(), Image: image, Begun: begun})))
 		}
 		b.scenario.used(image)
 		return c
@@ -126,25 +126,25 @@ func beforeReset(t *testing.T) {
 	})
 	// As on any node but one that was reset within a minute of its pulls.
 	unix.Sync()
-	b.resetInRun(told)
+	b.resetInRun(record)
 }
 
 // resetInRun makes the agent reclaim, beside containers that come and go, and resets the
 // machine when the names of a second image have been taken away.
-func (b *fixture) resetInRun(told *truth) {
+func (b *fixture) resetInRun(record *truth) {
 	b.fill(float64(b.config.Images.HighThresholdPercent) - 1.5)
 	u, err := b.node.Usage()
 	b.must(err)
 	events, failed := b.node.Client().Subscribe(b.ctx, `topic=="/images/delete"`)
-	b.must(told.write(fact{At: time.Now(), Armed: true}))
+	b.must(record.write(fact{At: time.Now(), Armed: true}))
 	go func() {
 		for n := 0; b.ctx.Err() == nil; n++ {
 			begun := time.Now()
-			errs := told.write(fact{At: begun, Image: "a7"})
+			errs := record.write(fact{At: begun, Image: "a7"})
 			c, err := b.node.Run(b.ctx, node.RunSpec{ID: fmt.Sprint("step-", n), Image: ref("a7"), Args: []string{"true"}})
 			if err == nil {
 				_, err = c.Wait(b.ctx)
-				errs = errors.Join(errs, err, told.write(fact{At: time.Now(), Image: "a7", Begun: begun}), c.Delete(b.ctx))
+				errs = errors.Join(errs, err, record.write(fact{At: time.Now(), Image: "a7", Begun: begun}), c.Delete(b.ctx))
 			}
 			if err := errors.Join(errs, err); err != nil && b.ctx.Err() == nil {
 				b.Errorf("step %d: %v", n, err)

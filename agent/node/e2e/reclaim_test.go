@@ -40,7 +40,7 @@ func TestReclaim(t *testing.T) {
 		if got, want := b.metric(`ebb_node_images_removed_total{reason="threshold"}`), len(b.removals(mark)); got != float64(want) {
 			t.Errorf("%g removals were counted, %d logged", got, want)
 		}
-		// A look for another reason can have come first; the kernel tells all the same.
+		// A look for another reason can have come first; the kernel reports it all the same.
 		b.awaitAtLeast(`ebb_node_filesystem_threshold_crossings_total{filesystem="images"}`, 1)
 		for _, line := range b.journal.since(mark, "first removal done") {
 			if line.Number("since_crossing_ms") <= 0 {
@@ -138,7 +138,7 @@ func (b *fixture) awaitSandbox(reason string) {
 	})
 }
 
-// TestObserve says what enforcing would do, and does nothing.
+// TestObserve: mode observe logs what mode enforce would do, and does nothing.
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, node.Debian, plains("a", 6)...)
@@ -151,9 +151,9 @@ func TestObserve(t *testing.T) {
 	b.cross()
 	b.journal.await(t, mark, "image would be removed")
 	b.awaitAtLeast(`ebb_node_reclaim_runs_total{result="observed"}`, 1)
-	var said []string
+	var logged []string
 	for _, l := range b.journal.since(mark, "image would be removed") {
-		said = append(said, b.scenario.name(l.Text("image")))
+		logged = append(logged, b.scenario.name(l.Text("image")))
 	}
 	if after := b.onNode(); len(after) != len(before) {
 		t.Errorf("FINAL: %d images were on the node of an observing agent, now %d", len(before), len(after))
@@ -165,7 +165,7 @@ func TestObserve(t *testing.T) {
 	b.start()
 	b.journal.await(t, mark, "reclaim run ended")
 	b.checkRun(mark)
-	if got := b.removedNames(mark); !slices.Equal(got, said) {
-		t.Errorf("observe said %v, enforce removed %v", said, got)
+	if got := b.removedNames(mark); !slices.Equal(got, logged) {
+		t.Errorf("observe logged %v, enforce removed %v", logged, got)
 	}
 }

@@ -54,7 +54,7 @@ func (b *fixture) webServer(path string) func() error {
 	}
 }
 
-// silentListener takes connections and never says a word.
+// silentListener takes connections and never answers.
 func (b *fixture) silentListener(path string) func() error {
 	listener, err := net.Listen("unix", path)
 	b.must(err)

@@ -252,7 +252,7 @@ func TestDiskDoesNotSettle(t *testing.T) {
 	b.journal.await(t, unstuck, "the disk shows what was removed")
 	b.eventually("a low disk", b.notLow) // what was written meanwhile was not in the figure, either
 	if n := len(b.journal.since(mark, "the freed space does not show yet; continuing with the computed value")); n != 1 {
-		t.Errorf("it was said %d times that the disk does not show it", n)
+		t.Errorf("it was logged %d times that the disk does not show it", n)
 	}
 	b.checkRun(mark)
 	if got := b.metric("ebb_node_inventory_failures_total"); got != 0 {

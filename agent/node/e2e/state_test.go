@@ -69,8 +69,8 @@ func TestStateDamaged(t *testing.T) {
 			b.config.Images.MaximumAge, b.config.Images.AgeRemovalsPerHourPercent = config.Duration(24*time.Hour), 100
 			mark := b.journal.mark()
 			b.start()
-			said := b.journal.await(t, mark, "the state file could not be read and was moved aside; every image counts as recently used")
-			if _, err := os.Stat(said.Text("moved")); err != nil {
+			line := b.journal.await(t, mark, "the state file could not be read and was moved aside; every image counts as recently used")
+			if _, err := os.Stat(line.Text("moved")); err != nil {
 				t.Errorf("where is the damaged file? %v", err)
 			}
 			b.awaitReason("a0", "not_needed")
@@ -92,7 +92,7 @@ func (b *fixture) damage(how func(*os.File, int64) error) {
 	b.must(how(f, info.Size()))
 }
 
-// TestStateNotWritable: the agent works from memory, says so, and saves again
+// TestStateNotWritable: the agent works from memory, logs that, and saves again
 // once it can.
 func TestStateNotWritable(t *testing.T) {
 	t.Parallel()
@@ -155,7 +155,7 @@ func breakDisk(dir string) error {
 }
 
 // TestStateDiskBreaks: under a running agent, the disk of the state gives nothing but EIO. The
-// agent says so once and goes on. What was saved before is there once the disk is mended.
+// agent logs that once and goes on. What was saved before is there once the disk is mended.
 func TestStateDiskBreaks(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, node.Debian, plains("a", 7)...)
@@ -179,9 +179,9 @@ func TestStateDiskBreaks(t *testing.T) {
 	b.importImages(plain("late", layerBytes)) // once more something to save
 	b.awaitReason("late", "not_needed")
 	b.stop() // saves, too
-	said := b.journal.since(mark, "state cannot be written; working from memory")
-	if len(said) != 1 || !strings.Contains(said[0].Text("error"), "input/output error") {
-		t.Errorf("said %d times: %v", len(said), said)
+	logged := b.journal.since(mark, "state cannot be written; working from memory")
+	if len(logged) != 1 || !strings.Contains(logged[0].Text("error"), "input/output error") {
+		t.Errorf("logged %d times: %v", len(logged), logged)
 	}
 
 	b.must(agentrun.Unload(b.config)) // nobody but the file knows the order now
@@ -194,8 +194,8 @@ func TestStateDiskBreaks(t *testing.T) {
 	}
 }
 
-// TestImageDiskBreaks: when images have to go, their disk gives nothing but EIO. The agent says
-// so and lives.
+// TestImageDiskBreaks: when images have to go, their disk gives nothing but EIO. The agent logs
+// that and keeps running.
 func TestImageDiskBreaks(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, node.Debian, plains("a", 6)...)

@@ -77,7 +77,7 @@ func testUnload(t *testing.T, flavor node.Flavor) {
 	for _, id := range programs {
 		b.eventually(fmt.Sprint("the end of program ", id), func() error { return isGone(id) })
 	}
-	// Without containerd the rest goes all the same, and what could not be looked at is said.
+	// Without containerd the rest goes all the same, and the output names what could not be checked.
 	b.must(os.MkdirAll(b.config.State.Directory, 0o700))
 	b.must(b.node.Stop(b.ctx))
 	if out, err := b.unload(); err == nil || !strings.Contains(out, "clear containerd: ") || !strings.Contains(out, "state: "+b.config.State.Directory+" removed") {
@@ -140,32 +140,32 @@ func (b *fixture) traces() (all []string) {
 	return slices.Compact(all)
 }
 
-// TestUnloadWaits: for an agent that is about to end; and it leaves the state if told.
+// TestUnloadWaits: for an agent that is about to end; and it leaves the state if asked to.
 func TestUnloadWaits(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, node.Debian, plains("a", 3)...)
 	b.start()
 	b.use("a2", "a0", "a1")
 	b.awaitOrder()
-	said := make(chan string, 1)
+	done := make(chan string, 1)
 	go func() {
 		out, err := b.unload("--wait", "1m", "--keep-state")
-		said <- fmt.Sprint(out, err)
+		done <- fmt.Sprint(out, err)
 	}()
 	select {
-	case early := <-said:
+	case early := <-done:
 		t.Fatalf("it did not wait: %s", early)
 	case <-time.After(time.Second): // it must not happen at all
 	}
 	b.stop()
-	if out := <-said; !strings.Contains(out, "nothing of ebb is left") || !strings.Contains(out, "kept") {
+	if out := <-done; !strings.Contains(out, "nothing of ebb is left") || !strings.Contains(out, "kept") {
 		t.Error(out)
 	}
 	b.start()
 	b.awaitOrder() // known from the state alone: no pins were left
 }
 
-func (b *fixture) unload(args ...string) (said string, err error) {
+func (b *fixture) unload(args ...string) (output string, err error) {
 	args = append([]string{"unload", "--config", filepath.Join(b.node.Dir(), "agent.yaml")}, args...)
 	out, err := exec.CommandContext(b.ctx, b.binary, args...).CombinedOutput()
 	return string(out), err
@@ -173,7 +173,7 @@ func (b *fixture) unload(args ...string) (said string, err error) {
 
 // unloadFromContainer does it from where the node is mounted somewhere, as in a pod,
 // and with the one capability that such a pod is given.
-func (b *fixture) unloadFromContainer() (said string, err error) {
+func (b *fixture) unloadFromContainer() (output string, err error) {
 	b.Helper()
 	host := b.TempDir()
 	const script = `mount --make-rprivate / && mount --rbind / "$1" && exec setpriv --bounding-set -all,+sys_chroot "$2" unload --config "$3" --root "$1"`

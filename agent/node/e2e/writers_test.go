@@ -22,9 +22,9 @@ import (
 	"github.com/ebb-agent/ebb/tools/node"
 )
 
-// told is a container of a pod that does what the test tells it, through two
-// pipes on another filesystem than the node's.
-type told struct {
+// scripted is a container of a pod that runs the scripts that the test sends it, through
+// two pipes on another filesystem than the node's.
+type scripted struct {
 	*fixture
 	pod     *node.Pod
 	name    string // of the pod
@@ -35,11 +35,11 @@ type told struct {
 
 const obey = `exec 3</ctl/in 4>/ctl/out; while read -r line <&3; do eval "$line"; echo $? >&4; done`
 
-// tell runs a container that waits for scripts.
-func (b *fixture) tell(name string) *told {
+// runScripted runs a container that waits for scripts.
+func (b *fixture) runScripted(name string) *scripted {
 	b.Helper()
 	ctl := b.TempDir()
-	c := &told{fixture: b, name: name}
+	c := &scripted{fixture: b, name: name}
 	for path, file := range map[string]**os.File{"in": &c.in, "out": &c.out} {
 		path = filepath.Join(ctl, path)
 		b.must(unix.Mkfifo(path, 0o600))
@@ -59,7 +59,7 @@ func (b *fixture) tell(name string) *told {
 }
 
 // do runs a script in the container and returns when it has ended.
-func (c *told) do(script string) {
+func (c *scripted) do(script string) {
 	c.Helper()
 	_, err := fmt.Fprintln(c.in, script)
 	c.must(err)
@@ -72,7 +72,7 @@ func (c *told) do(script string) {
 }
 
 // onDisk is what the files of the container's writable layer take.
-func (c *told) onDisk() int64 {
+func (c *scripted) onDisk() int64 {
 	c.Helper()
 	ctx := namespaces.WithNamespace(c.ctx, node.CRINamespace)
 	mounts, err := c.node.Client().SnapshotService("overlayfs").Mounts(ctx, c.id)
@@ -94,7 +94,7 @@ func (c *told) onDisk() int64 {
 }
 
 // writer asks the agent.
-func (c *told) writer() (stats.Writer, error) {
+func (c *scripted) writer() (stats.Writer, error) {
 	body, err := c.agent.Get(c.ctx, "/writers")
 	if err != nil {
 		return stats.Writer{}, err
@@ -112,7 +112,7 @@ func (c *told) writer() (stats.Writer, error) {
 }
 
 // deleted is what files take that the container has deleted and holds open.
-func (c *told) deleted() (bytes int64) {
+func (c *scripted) deleted() (bytes int64) {
 	c.Helper()
 	pid := c.pid()
 	if pid == 0 {
@@ -133,10 +133,10 @@ func (c *told) deleted() (bytes int64) {
 	return bytes
 }
 
-// check holds what the agent says against the truth, within 5 %. Other
+// check compares what the agent reports with the truth, within 5 %. Other
 // filesystems than ext4 give back some time after a deletion: xfs by workers,
 // btrfs with a commit.
-func (c *told) check(what string) {
+func (c *scripted) check(what string) {
 	c.Helper()
 	if c.fs != "ext4" {
 		_, err := c.node.Usage() // syncs
@@ -167,7 +167,7 @@ func (c *told) check(what string) {
 }
 
 // pid is that of the container's process, 0 if it has ended.
-func (c *told) pid() uint32 {
+func (c *scripted) pid() uint32 {
 	c.Helper()
 	ctx := namespaces.WithNamespace(c.ctx, node.CRINamespace)
 	container, err := c.node.Client().LoadContainer(ctx, c.id)
@@ -185,7 +185,7 @@ func (c *told) pid() uint32 {
 	return task.Pid()
 }
 
-func (c *told) cgroup() string {
+func (c *scripted) cgroup() string {
 	c.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", c.pid()))
 	c.must(err)
@@ -199,14 +199,14 @@ func (c *told) cgroup() string {
 }
 
 // nest moves the container's process into a cgroup below its own.
-func (c *told) nest(hierarchy, name string) {
+func (c *scripted) nest(hierarchy, name string) {
 	c.Helper()
 	dir := filepath.Join(hierarchy, c.cgroup(), name)
 	c.must(os.Mkdir(dir, 0o755))
 	c.must(os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(fmt.Sprint(c.pid())), 0))
 }
 
-func (c *told) remove() {
+func (c *scripted) remove() {
 	c.Helper()
 	c.must(c.pod.Remove(context.WithoutCancel(c.ctx)))
 }
@@ -229,7 +229,7 @@ func TestWhoFillsTheDisk(t *testing.T) {
 	whoFills := func(t *testing.T, b *fixture) {
 		b.config.Writers.Top = 2
 		b.start()
-		web, db := b.tell("web"), b.tell("db")
+		web, db := b.runScripted("web"), b.runScripted("db")
 		t.Cleanup(web.remove)
 
 		web.do("dd if=/dev/zero of=/a bs=64k count=160 2>/dev/null")
@@ -260,7 +260,7 @@ func TestWhoFillsTheDisk(t *testing.T) {
 
 		growth := fmt.Sprintf(`ebb_node_container_growth_bytes{container="main",namespace="shop",pod=%q}`, "web")
 		if w, err := web.writer(); err != nil || b.metric(growth) != float64(w.NetBytes) {
-			t.Errorf("%s is %g; /writers says %+v, %v", growth, b.metric(growth), w, err)
+			t.Errorf("%s is %g; /writers reports %+v, %v", growth, b.metric(growth), w, err)
 		}
 		ends(t, b, hierarchy, web, db)
 	}
@@ -271,7 +271,7 @@ func TestWhoFillsTheDisk(t *testing.T) {
 }
 
 // ends checks what is left of containers that end.
-func ends(t *testing.T, b *fixture, hierarchy string, web, db *told) {
+func ends(t *testing.T, b *fixture, hierarchy string, web, db *scripted) {
 	t.Helper()
 	path := db.cgroup()
 	ctx := namespaces.WithNamespace(b.ctx, node.CRINamespace)

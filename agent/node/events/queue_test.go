@@ -91,8 +91,8 @@ func took(t *testing.T, q *queue, now time.Time) waiting {
 	return w
 }
 
-// What is repeated while it waits is one, with what was said last; after it was told, it is
-// one more of the same Event, until the API server has forgotten that.
+// Repeats of a waiting Event are merged into it, with the latest message. A repeat of an Event that was
+// posted counts as one more of the same Event, until the API server has forgotten that.
 func TestRepeatedIsCounted(t *testing.T) {
 	var q queue
 	f := Fact{Reason: Hold, Subject: "/a", Message: "first"}

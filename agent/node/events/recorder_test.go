@@ -24,7 +24,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/kube/sourcetest"
 )
 
-// fakePoster takes Events, after as long as takes says.
+// fakePoster takes Events, each after the time in takes.
 type fakePoster struct {
 	takes time.Duration
 
@@ -194,8 +194,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// That a right is missing is said once, however often it is felt, and once that it is there.
-func TestForbiddenIsSaidOnce(t *testing.T) {
+// A missing right is logged once, however many posts fail by it, and once more when it is there.
+func TestForbiddenIsLoggedOnce(t *testing.T) {
 	p := &fakePoster{err: fmt.Errorf("%w (allow it)", kube.ErrForbidden)}
 	run(t, p, func(x *fixture) {
 		for range 5 {
@@ -203,7 +203,7 @@ func TestForbiddenIsSaidOnce(t *testing.T) {
 			pass(10 * time.Minute)
 		}
 		if text := x.log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "allow it") || !strings.Contains(text, "level=WARN") {
-			t.Errorf("it is said:\n%s", text)
+			t.Errorf("the log is:\n%s", text)
 		}
 		p.succeed()
 		for range 2 {
@@ -211,13 +211,13 @@ func TestForbiddenIsSaidOnce(t *testing.T) {
 			pass(10 * time.Minute)
 		}
 		if text := x.log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "written again") {
-			t.Errorf("it is said:\n%s", text)
+			t.Errorf("the log is:\n%s", text)
 		}
 		x.wantCounted(t, 2, 5, 0)
 	})
 }
 
-// Where nobody is to be told, nothing is kept.
+// Without a poster, nothing is kept.
 func TestNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)

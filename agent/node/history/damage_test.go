@@ -58,7 +58,7 @@ func TestDamagedBucket(t *testing.T) {
 				k.attachQuick(path)
 				defer k.close()
 				if !k.conditions.Holds(unwritable) {
-					t.Error("nobody is told")
+					t.Error("the condition is not reported")
 				}
 				want := map[bucket][]string{
 					begun: {"i2 removed", "i1 refused"}, removals: {"i1 refused", "i0 begun"}, refusals: {"i2 removed", "i0 begun"},
@@ -67,7 +67,7 @@ func TestDamagedBucket(t *testing.T) {
 				k.write() // nothing waits but the repair
 				k.want(want...)
 				if k.conditions.Holds(unwritable) {
-					t.Error("it is still said")
+					t.Error("the condition is still reported")
 				}
 				k.Begin(imageEntry("new"))
 				k.write()
@@ -130,7 +130,7 @@ func TestPagesGo(t *testing.T) {
 	k.Begin(imageEntry("a"))
 	k.write()
 	if !k.conditions.Holds(unwritable) || k.count(k.metrics.failures) != 1 {
-		t.Error("nobody is told")
+		t.Error("the condition is not reported")
 	}
 	k.restart(limits{})
 	k.Attach(k.db)
@@ -142,7 +142,7 @@ func TestPagesGo(t *testing.T) {
 // Without a file all waits, bounded, and is written when there is one; a removal waits for nothing.
 func TestNoFile(t *testing.T) { synctest.Test(t, testNoFile) }
 
-// In a bubble, whose clock stands still while anybody has work to do: a slow machine makes nothing late.
+// In a bubble, whose clock does not advance while a goroutine has work to do: a slow machine makes nothing late.
 func testNoFile(t *testing.T) {
 	k := newKit(t, limits{})
 	go k.Run(t.Context())
@@ -161,7 +161,7 @@ func testNoFile(t *testing.T) {
 		t.Errorf("%d wait", waiting)
 	}
 	if !k.conditions.Holds(unwritable) {
-		t.Error("nobody is told")
+		t.Error("the condition is not reported")
 	}
 	dir := t.TempDir()
 	k.attach(dir)
@@ -170,7 +170,7 @@ func testNoFile(t *testing.T) {
 		t.Errorf("%d entries, %.3q", len(got), got)
 	}
 	if k.conditions.Holds(unwritable) {
-		t.Error("it is still said")
+		t.Error("the condition is still reported")
 	}
 	if lost, late := k.count(k.metrics.lost), k.count(k.metrics.late); lost < waitingMost || late != 0 {
 		t.Errorf("%d are lost, %d were late", lost, late)

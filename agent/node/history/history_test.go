@@ -106,7 +106,7 @@ func TestNoAttempt(t *testing.T) {
 	a.Cancel()
 }
 
-// A refusal is said once, until it changes, something else comes of the thing, or an hour is over.
+// A refusal is recorded once, until it changes, something else comes of the thing, or an hour is over.
 func TestRepeats(t *testing.T) {
 	k := newKit(t, limits{})
 	k.attachQuick(quickFile(t))

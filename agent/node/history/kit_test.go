@@ -45,7 +45,7 @@ func (c *clocks) read() (now, wall time.Time) {
 	return c.now, c.wall
 }
 
-// kit is a History whose file is written when the test says so.
+// kit is a History whose file is written when the test calls write.
 type kit struct {
 	testing.TB
 	*History
@@ -115,7 +115,7 @@ func (k *kit) all(limit int) []string {
 			return list
 		}
 		if len(p.Entries) != limit {
-			k.Fatalf("a page of %d entries, not %d, says that there are more", len(p.Entries), limit)
+			k.Fatalf("a page of %d entries, not %d, reports that there are more", len(p.Entries), limit)
 		}
 	}
 }

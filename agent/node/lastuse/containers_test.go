@@ -52,7 +52,7 @@ func TestEventsDuringTheList(t *testing.T) {
 	})
 }
 
-// A container that was removed was used until then, should nobody have told of its end.
+// A container that was removed counts as used until then, if its end was not reported.
 func TestRemovedWithoutAnEnd(t *testing.T) {
 	t0 := time.Now()
 	at := func(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
@@ -78,7 +78,7 @@ func TestRemovedWithoutAnEnd(t *testing.T) {
 	}
 }
 
-// A list that was asked for before the events were back says nothing of the time until then.
+// A list that was asked for before the events were back shows nothing of the time until then.
 func TestGapOutlastsAnEarlierList(t *testing.T) {
 	c, t0 := newContainers(), time.Now()
 	c.back(t0)

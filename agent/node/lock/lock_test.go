@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// hold says that it has the lock, and keeps it until its standard input ends.
+// hold prints that it has the lock, and keeps it until its standard input ends.
 func hold(path string) {
 	l, err := lock.Acquire(context.Background(), path, 0, lock.Self("v1.2.3"))
 	if err != nil {
@@ -51,8 +51,8 @@ func hold(path string) {
 // other is another process.
 type other struct {
 	*exec.Cmd
-	stdin io.Closer
-	said  string
+	stdin  io.Closer
+	output string
 }
 
 func start(t *testing.T, path string, env ...string) *other {
@@ -75,29 +75,29 @@ func start(t *testing.T, path string, env ...string) *other {
 		_ = o.Process.Kill()
 		_ = o.Wait()
 	})
-	o.said, err = bufio.NewReader(stdout).ReadString('\n')
+	o.output, err = bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.said = strings.TrimSpace(o.said)
+	o.output = strings.TrimSpace(o.output)
 	return o
 }
 
-// TestTwoProcesses: the second is told who was first, and has its turn as soon as
+// TestTwoProcesses: the second one reports who was first, and has its turn as soon as
 // that one has died, even by SIGKILL.
 func TestTwoProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run", "agent.lock")
 	first := start(t, path, "POD_NAME=ebb-agent-x7k2p", "POD_NAMESPACE=ebb-system")
-	if first.said != "held" {
-		t.Fatal(first.said)
+	if first.output != "held" {
+		t.Fatal(first.output)
 	}
 	second := start(t, path)
 	for _, want := range []string{
 		"another ebb-agent runs on this node", "pod ebb-system/ebb-agent-x7k2p", "pid " + strconv.Itoa(first.Process.Pid),
 		"version v1.2.3", "since " + time.Now().UTC().Format("2006-01-02T"), path,
 	} {
-		if !strings.Contains(second.said, want) {
-			t.Errorf("%q is not in: %s", want, second.said)
+		if !strings.Contains(second.output, want) {
+			t.Errorf("%q is not in: %s", want, second.output)
 		}
 	}
 	h, held, err := lock.Look(path)
@@ -109,8 +109,8 @@ func TestTwoProcesses(t *testing.T) {
 	}
 	_ = first.Wait() // killed
 	third := start(t, path)
-	if third.said != "held" {
-		t.Errorf("after a kill: %s", third.said)
+	if third.output != "held" {
+		t.Errorf("after a kill: %s", third.output)
 	}
 	third.stdin.Close()
 	if err := third.Wait(); err != nil {
@@ -241,7 +241,7 @@ func TestDirectoryRemovedMeanwhile(t *testing.T) {
 }
 
 // TestHandedOver: many who take turns at once, each removing file and directory, are
-// never two, and none of them is told anything but to wait.
+// never two, and the only refusal that any of them gets is to wait.
 func TestHandedOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ebb", "agent.lock")
 	var holders atomic.Int32
@@ -267,7 +267,7 @@ func TestHandedOver(t *testing.T) {
 	all.Wait()
 }
 
-// TestOddPaths: what is not a file of ours is not touched, and the error says where.
+// TestOddPaths: what is not a file of ours is not touched, and the error has the path.
 func TestOddPaths(t *testing.T) {
 	dir := t.TempDir()
 	target := filepath.Join(dir, "target")
@@ -291,7 +291,7 @@ func TestOddPaths(t *testing.T) {
 	}
 }
 
-// TestHostileNote: what stands in the file reaches a terminal and a log.
+// TestHostileNote: the content of the file reaches a terminal and a log.
 func TestHostileNote(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "agent.lock")
 	l := acquire(t, path)

@@ -206,7 +206,7 @@ type Why struct {
 	History []HistoryEntry `json:"history"` // the latest few entries about it, newest first
 }
 
-// Rule is what one rule says about an image.
+// Rule is the result of one rule for an image.
 type Rule struct {
 	Reason  string     `json:"reason"` // the verdict's reason if this is the first rule that holds
 	State   string     `json:"state"`  // "holds", "does not hold", "not reached"

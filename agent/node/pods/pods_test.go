@@ -29,7 +29,7 @@ func TestStoredName(t *testing.T) {
 	}
 }
 
-// overtaken answers its questions when a test says so, each with other pods.
+// overtaken answers its questions when a test lets it, each with other pods.
 type overtaken struct{ answers []chan kube.Pods }
 
 func (o *overtaken) Run(context.Context, chan<- struct{}) error { return nil }
@@ -40,7 +40,7 @@ func (o *overtaken) Pods(context.Context) (kube.Pods, error) {
 	return <-answer, nil
 }
 
-// An answer that another one has overtaken changes nothing, however old the other says to be.
+// An answer that another one has overtaken changes nothing, whatever age the other claims.
 func TestOvertakenAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, m := &overtaken{}, monitor.New()
@@ -115,7 +115,7 @@ func TestHangingSource(t *testing.T) {
 		if source.asked != 5 {
 			t.Errorf("a source that answers was asked %d times", source.asked)
 		}
-		// Whoever asks may give up themselves: that says nothing of the source.
+		// Whoever asks may give up themselves: that shows nothing about the source.
 		source.over = false
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -18,7 +18,7 @@ import (
 	"github.com/ebb-agent/ebb/runtime/inventory"
 )
 
-// verdict says whether the run continues.
+// verdict is whether the run continues.
 type verdict bool
 
 const (

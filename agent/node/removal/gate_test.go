@@ -6,11 +6,11 @@ import (
 	"github.com/ebb-agent/ebb/agent/node/removal"
 )
 
-// While it observes nothing passes, and the same plan is said once, in whatever order; in enforce
-// mode nothing is said.
+// While it observes nothing passes, and the same plan is logged once, in whatever order; in enforce
+// mode nothing is logged.
 func TestGate(t *testing.T) {
-	said := 0
-	say := func() { said++ }
+	logged := 0
+	log := func() { logged++ }
 	g := removal.Gate{Switch: &removal.Switch{Observe: true}}
 	for n, c := range []struct {
 		ids  []string
@@ -26,15 +26,15 @@ func TestGate(t *testing.T) {
 		if c.idle {
 			g.Idle()
 		}
-		if g.Opens(c.ids, say) {
+		if g.Opens(c.ids, log) {
 			t.Errorf("plan %d passes", n)
 		}
-		if said != c.want {
-			t.Errorf("after plan %d %d were said, want %d", n, said, c.want)
+		if logged != c.want {
+			t.Errorf("after plan %d %d were logged, want %d", n, logged, c.want)
 		}
 	}
 	g.Observe = false
-	if !g.Opens([]string{"c"}, say) || said != 3 {
+	if !g.Opens([]string{"c"}, log) || logged != 3 {
 		t.Error("closed in enforce mode")
 	}
 }

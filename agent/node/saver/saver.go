@@ -174,5 +174,5 @@ func (s *Saver) Finish() {
 	s.handOver()
 	close(s.in)
 	<-s.out
-	s.saving = true // for good
+	s.saving = true // permanently
 }

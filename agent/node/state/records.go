@@ -59,14 +59,14 @@ type Tally struct {
 	Above     time.Duration `json:"aboveNS"`   // how long the disk was above its high threshold
 }
 
-// Container is what a container with a known image tells about the last use of the image.
+// Container is what a container with a known image shows about the last use of the image.
 type Container struct {
 	Image string    `json:"image"`          // ID
 	Ended time.Time `json:"ended,omitzero"` // the end that Image.LastUsed includes, if it has ended
 }
 
 // Layer is a resolved layer. Birth is the directory's creation time as the
-// filesystem has it (ns, 0 if it has none): with the inode number it tells
+// filesystem has it (ns, 0 if it has none): with the inode number it shows
 // whether the directory is still the one that was resolved.
 type Layer struct {
 	inventory.LayerRoot

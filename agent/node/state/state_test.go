@@ -218,7 +218,7 @@ func TestFlippedBytes(t *testing.T) {
 	})
 }
 
-// A key that is said to lie far outside of the file: bbolt's check meets it in a
+// A key whose recorded position is far outside of the file: bbolt's check meets it in a
 // goroutine of its own, where a fault would end the process.
 func TestKeysOutsideOfTheFile(t *testing.T) {
 	dir := t.TempDir()
@@ -297,7 +297,7 @@ func readOnly(t *testing.T, dir string) {
 	})
 }
 
-// A full disk fails a save, says why, loses nothing, and is got over.
+// A full disk fails a save with a clear error, loses nothing, and is got over.
 func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: mounts a small tmpfs")

@@ -50,7 +50,7 @@ func (f *Filesystem) freest(r Reading, now time.Time) Reading {
 	return r
 }
 
-// CountDirty says whether readings count what is written and not allocated yet as used, for dirtyFor from now. statfs
+// CountDirty sets whether readings count what is written and not allocated yet as used, for dirtyFor from now. statfs
 // does so itself on ext4 and xfs. On btrfs it takes seconds to have all of it allocated. Beside that, each change of
 // the runtime's database takes long, and the disk can be full before an image goes. But some of it may not take space:
 // where files are compressed, so it never counts there, or where blocks are overwritten in place.

@@ -65,7 +65,7 @@ func (*restless) Settle(context.Context, string, func(image.Disk) bool) (image.D
 	return image.Disk{}, errors.New("busy")
 }
 
-// When its time is over, nothing is believed any more, and after that look nothing says so.
+// When its time is over, nothing is believed any more, and after that look nothing reports it.
 func TestBeliefEndsWithItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestWatcher(&restless{testDisk{available: 1 << 20}})

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Where the kernel refuses a watermark the filesystem is polled, until it takes one. That it refused is
-// said of a filesystem as long as it is there.
+// Where the kernel refuses a watermark the filesystem is polled, until it takes one. The refusal is
+// reported for a filesystem as long as it is there.
 func TestWatermarkRefused(t *testing.T) {
 	s := newShared(t)
 	s.mu.Lock()

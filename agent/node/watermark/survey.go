@@ -40,7 +40,7 @@ func (s *survey) place(roots inventory.Roots) {
 
 func (s *survey) directory(name string) *directory { return &s.directories[slices.Index(Names, name)] }
 
-// named returns the filesystem of a directory, or an error that says why there is none.
+// named returns the filesystem of a directory, or an error with the reason why there is none.
 func (s *survey) named(name string) (*Filesystem, error) {
 	d := s.directory(name)
 	if d.on == nil {

@@ -64,7 +64,7 @@ func New(o Options) *Watcher {
 // Place takes over the directories that the runtime reports.
 func (w *Watcher) Place(roots inventory.Roots) { w.survey.place(roots) }
 
-// Named returns the filesystem of a directory, or an error that says why there is none.
+// Named returns the filesystem of a directory, or an error with the reason why there is none.
 func (w *Watcher) Named(name string) (*Filesystem, error) { return w.survey.named(name) }
 
 // Filesystems returns the watched filesystems. The slice is never modified; Survey makes another.

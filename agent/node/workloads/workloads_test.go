@@ -6,7 +6,7 @@ import (
 	"github.com/ebb-agent/ebb/policy/container"
 )
 
-// TestExitsThatTheCRIHasNotSeen: containerd tells of the end of a container, or of a
+// TestExitsThatTheCRIHasNotSeen: containerd reports the end of a container, or of a
 // sandbox, before the CRI knows it: it is looked at again until it does.
 func TestExitsThatTheCRIHasNotSeen(t *testing.T) {
 	d := &seen{ended: make(map[string]int)}

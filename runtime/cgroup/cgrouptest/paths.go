@@ -10,7 +10,7 @@ import (
 // Paths are living cgroups by their ids, as a cgroup.Hierarchy has them.
 type Paths map[uint64]string
 
-// Path says where one is.
+// Path returns where one is.
 func (p Paths) Path(id uint64) (string, error) {
 	if path, ok := p[id]; ok {
 		return path, nil

@@ -46,21 +46,21 @@ func TestFind(t *testing.T) {
 		sockets []string
 		want    string
 		err     error
-		says    []string
+		named   []string
 	}{
 		{name: "plain", sockets: []string{plain}, want: plain},
 		{name: "k3s", sockets: []string{k3s}, want: k3s},
 		{name: "MicroK8s", sockets: []string{microk8s}, want: microk8s},
 		{name: "k0s", sockets: []string{k0s}, want: k0s},
-		{name: "none", err: layout.ErrNone, says: []string{plain, k3s, microk8s, k0s, "runtime.socket"}},
-		{name: "two", sockets: []string{k3s, plain}, err: layout.ErrSeveral, says: []string{plain, k3s, "runtime.socket"}},
+		{name: "none", err: layout.ErrNone, named: []string{plain, k3s, microk8s, k0s, "runtime.socket"}},
+		{name: "two", sockets: []string{k3s, plain}, err: layout.ErrSeveral, named: []string{plain, k3s, "runtime.socket"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l, err := layout.Find(machine(t, c.sockets...))
 			if l.Socket != c.want || !errors.Is(err, c.err) {
 				t.Errorf("%+v, %v; want %s, %v", l, err, c.want, c.err)
 			}
-			for _, want := range c.says {
+			for _, want := range c.named {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%s is not named: %v", want, err)
 				}
