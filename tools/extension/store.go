@@ -111,8 +111,8 @@ func (s *Server) Change(resource, namespace, name string, change func(*Object)) 
 	return s.modify(resource, namespace, name, true, change)
 }
 
-// ChangeUntold changes an object, if it exists. No watch receives an event.
-func (s *Server) ChangeUntold(resource, namespace, name string, change func(*Object)) (found bool) {
+// ChangeUnseen changes an object, if it exists. No watch receives an event.
+func (s *Server) ChangeUnseen(resource, namespace, name string, change func(*Object)) (found bool) {
 	return s.modify(resource, namespace, name, false, change)
 }
 
@@ -133,8 +133,8 @@ func (s *Server) Remove(resource, namespace, name string) (found bool) {
 	return s.remove(resource, namespace, name, true)
 }
 
-// RemoveUntold removes an object at once. No watch receives an event.
-func (s *Server) RemoveUntold(resource, namespace, name string) (found bool) {
+// RemoveUnseen removes an object at once. No watch receives an event.
+func (s *Server) RemoveUnseen(resource, namespace, name string) (found bool) {
 	return s.remove(resource, namespace, name, false)
 }
 

@@ -148,7 +148,7 @@ func testNotFound(f *foreign) {
 func testLowerVersions(f *foreign) {
 	f.make("cm/o", "thing/x < cm/o", "thing/y < cm/o")
 	f.start(extension.LowerVersions | extension.NoPreconditions)
-	f.e.ChangeUntold("things", f.namespace, "x", noOwners)
+	f.e.ChangeUnseen("things", f.namespace, "x", noOwners)
 	f.remove("cm/o", background)
 	f.want("-thing/y")
 	f.awaitReason("thing/x", cascade.KeptDisputed)
@@ -224,7 +224,7 @@ func testEndsAfterBookmark(f *foreign) {
 func testRestarts(f *foreign) {
 	f.make("thing/p", "cm/c < thing/p", "thing/q", "cm/d < thing/q")
 	f.start(0)
-	f.e.RemoveUntold("things", f.namespace, "q")
+	f.e.RemoveUnseen("things", f.namespace, "q")
 	f.e.Restart()
 	f.want("-cm/d", "cm/c=1")
 	f.untroubled()

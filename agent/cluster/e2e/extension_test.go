@@ -61,7 +61,7 @@ func TestExtension(t *testing.T) {
 	r.awaitState(t, "things.ext.example.com", "synced")
 	s := b.scenario(t)
 	s.make("cm/o", "thing/a < cm/o", "thing/b < cm/o", "thing/kept < cm/o", "cm/c < thing/b", "thing/p", "cm/d < thing/p", "thing/e < thing/p")
-	e.ChangeUntold("things", s.namespace, "kept", noOwners)
+	e.ChangeUnseen("things", s.namespace, "kept", noOwners)
 	s.remove("cm/o", background)
 	s.want("-cm/o", "-thing/a", "-thing/b", "-cm/c", "thing/kept")
 	for _, name := range []string{"a", "b"} {
